@@ -1,0 +1,143 @@
+"""The armed thing: definition (what its owner wrote) and cron (definition plus what crtrd remembers of it).
+
+Pure data. Texts are turned into definitions in `config`; instants are calculated in `schedule`.
+All durations are integer microseconds, all instants integer microseconds since the epoch, UTC.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+MICROSECOND = 1
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 3600 * SECOND
+
+
+class State(StrEnum):
+    ACTIVE = "active"
+    PAUSED = "paused"
+    FINISHED = "finished"
+
+
+class PausedBy(StrEnum):
+    NOBODY = ""
+    USER = "user"
+    FAILURE = "failure"
+    CRASH = "crash"
+
+
+class Overlap(StrEnum):
+    SKIP = "skip"
+    QUEUE = "queue"
+    REPLACE = "replace"
+    ALLOW = "allow"
+
+
+class CatchUp(StrEnum):
+    LAST = "last"
+    NONE = "none"
+    ALL = "all"
+
+
+class OnCrash(StrEnum):
+    RECORD = "record"
+    RERUN = "rerun"
+    ASK = "ask"
+
+
+class OnOutput(StrEnum):
+    ON_FAILURE = "on-failure"
+    SILENT = "silent"
+    ON_CHANGE = "on-change"
+    ALWAYS = "always"
+
+
+class OnFailure(StrEnum):
+    PAUSE = "pause"
+    CONTINUE = "continue"
+
+
+class Survivors(StrEnum):
+    KILL = "kill"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The keys of CONTRACT §4, typed. Tuples of pairs stand for tables so that the whole stays hashable."""
+
+    name: str
+    schedule: tuple[str, ...] = ()
+    timezone: str = "UTC"
+    dst_gap: str = "auto"
+    dst_overlap: str = "auto"
+    jitter: int = 0
+    starts_at: int | None = None
+    expires_at: int | None = None
+    max_runs: int | None = None
+    exclude: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    shell: str | None = None
+    stdin: str = ""
+    targets: tuple[str, ...] = ()
+    target_parallel: int = 1
+    profile: str = ""
+    user: str = ""
+    cwd: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    umask: int | None = None
+    overlap: Overlap = Overlap.SKIP
+    queue_limit: int = 1
+    parallel: int | None = None
+    pool: str = ""
+    timeout: int = HOUR
+    grace: int = 10 * SECOND
+    retries: int = 0
+    retry_delay: int = 10 * SECOND
+    retry_max_delay: int = HOUR
+    success_exit_codes: tuple[int, ...] = (0,)
+    held_exit_code: int = 75
+    catch_up: CatchUp = CatchUp.LAST
+    start_within: int | None = None
+    on_crash: OnCrash = OnCrash.RECORD
+    on_output: OnOutput = OnOutput.ON_FAILURE
+    change_ignore: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ("inbox",)
+    alert_after: int | None = None
+    on_failure: OnFailure = OnFailure.PAUSE
+    pause_after: int = 1
+    survivors: Survivors = Survivors.KILL
+    resources: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """One armed definition and its state. A new value replaces the old one; nothing is changed in place."""
+
+    id: str
+    definition: Definition
+    state: State
+    owner: int
+    """uid of who armed it."""
+    created_at: int
+    changed_at: int
+    anchor: int
+    """Phase of `every`: instants are anchor + k * period. Kept over restarts."""
+    considered: int
+    """Every instant up to here has been decided. Later than the clock only after the clock was set back."""
+    next_at: int | None = None
+    """The next wake-up that this cron wants: its next instant. None: only when triggered, paused or finished."""
+    paused_by: PausedBy = PausedBy.NOBODY
+    note: str = ""
+    failures: int = 0
+    """Consecutive final failures."""
+    runs_counted: int = 0
+    """Occurrences that ran, for max_runs."""
+    last_boot: str = ""
+    """Boot id for which @reboot was served."""
+    skip_next: tuple[int, ...] = field(default=())
+    """Instants that somebody asked to skip."""
+
+    @property
+    def name(self) -> str:
+        return self.definition.name

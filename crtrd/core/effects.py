@@ -1,0 +1,116 @@
+"""What is to be done: the only output of the core. Imperatives, in two kinds.
+
+*Records* go to the ledger and are committed first, the whole batch in one transaction. *Acts* are carried out by the
+executor only after that commit (I1, I7).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crtrd.core.cron import Cron
+from crtrd.core.occurrence import Occurrence, Run
+from crtrd.errors import Code
+
+
+@dataclass(frozen=True, slots=True)
+class PutCron:
+    cron: Cron
+
+
+@dataclass(frozen=True, slots=True)
+class DropCron:
+    cron_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutOccurrence:
+    occurrence: Occurrence
+
+
+@dataclass(frozen=True, slots=True)
+class PutCell:
+    occurrence_id: str
+    target: str
+    status: str
+    attempts: int
+    due_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutRun:
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLease:
+    occurrence_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropLease:
+    occurrence_id: str
+
+
+Record = PutCron | DropCron | PutOccurrence | PutCell | PutRun | TakeLease | DropLease
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Start the child of `run`, held at the gate."""
+
+    run: Run
+    cron: Cron
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGate:
+    run_id: str
+    timeout: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseGate:
+    """The held child is not wanted any more: it ends without executing anything."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopRun:
+    """SIGTERM and SIGCONT to the group, SIGKILL after `grace` microseconds."""
+
+    run_id: str
+    grace: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRun:
+    run_id: str
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    ticket: int
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    ticket: int
+    code: Code
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """One event for the journal, the bus and `crtrctl monitor`. `kind` and `fields` are CONTRACT §8."""
+
+    kind: str
+    message: str
+    fields: Mapping[str, str | int] = field(default_factory=dict)
+    priority: int = 6
+
+
+Act = Spawn | OpenGate | CloseGate | StopRun | SignalRun | Answer | Refuse | Announce
+Effect = Record | Act

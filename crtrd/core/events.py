@@ -1,0 +1,195 @@
+"""What has happened: the only input of the core. Past participles; each carries its own wall-clock time `at`.
+
+Requests carry a `ticket`, an opaque number by which the engine finds the caller again. Fresh ids come in with the
+event too: the core itself reads no clock and no random source (I3).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crtrd.core.cron import Cron, Definition
+from crtrd.core.occurrence import Identity, Origin, Output
+
+
+@dataclass(frozen=True, slots=True)
+class WokeUp:
+    """Time has passed: instants, retries and expiries may be due."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSet:
+    """The wall clock was set; `at` is the new time."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStarted:
+    at: int
+    boot_id: str
+    first_of_boot: bool
+    """True when this is the first life of this boot that saw the ledger: @reboot is owed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeld:
+    """The child exists and waits at the gate."""
+
+    at: int
+    run_id: str
+    identity: Identity
+    cgroup: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """No command was executed. `stage` and `errno` as in errors.LaunchError; a shortage is ours, not the cron's."""
+
+    at: int
+    run_id: str
+    stage: str
+    errno: int
+    message: str
+    shortage: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a process group ended, as seen by supervision. Both numbers None: nobody saw it end (unobserved)."""
+
+    exit_code: int | None
+    signal: int | None
+    oom: bool
+    duration: int | None
+    stdout: Output
+    stderr: Output
+    survivors: tuple[str, ...] = ()
+    """What outlived the leader, as "pid (name)"."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    at: int
+    run_id: str
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
+class RunLost:
+    """Recovery: the ledger calls this run live, the world has no such process (`executed` False: never released)."""
+
+    at: int
+    run_id: str
+    executed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutReached:
+    at: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopBegun:
+    """The daemon is to end with its runs (systemctl stop): every live run is interrupted, nothing new starts."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRequested:
+    at: int
+    ticket: int
+    caller: int
+    cron_id: str
+    definition: Definition
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRequested:
+    at: int
+    ticket: int
+    caller: int
+    cron: str
+    changes: Mapping[str, object]
+    """Already typed fields of Definition that the caller named."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    at: int
+    ticket: int
+    caller: int
+    cron: str
+    kill: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRequested:
+    at: int
+    ticket: int
+    caller: int
+    cron: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    at: int
+    ticket: int
+    caller: int
+    cron: str
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRequested:
+    at: int
+    ticket: int
+    caller: int
+    cron: str
+    instant: int
+    """0: the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PokeRequested:
+    at: int
+    ticket: int
+    caller: int
+    cron: str
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRequested:
+    """Somebody asks for an occurrence now: `run` (manual, out of band), `trigger`, `backfill` (one per instant)."""
+
+    at: int
+    ticket: int
+    caller: int
+    cron: str
+    origin: Origin
+    key: str
+    instant: int
+    target: str = ""
+    label: str = ""
+    overlap: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KillRequested:
+    at: int
+    ticket: int
+    caller: int
+    run_id: str
+    signal: int
+
+
+Event = (
+    WokeUp | ClockSet | DaemonStarted | RunHeld | LaunchFailed | RunEnded | RunLost | TimeoutReached | StopBegun
+    | ArmRequested | ChangeRequested | CancelRequested | PauseRequested | ResumeRequested | SkipRequested
+    | PokeRequested | DispatchRequested | KillRequested
+)
+
+__all__ = ["Cron", "Event"]
