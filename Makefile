@@ -1,0 +1,38 @@
+# Every target brings in what it needs (see tools/setup) and prints it.
+#   make run    the daemon in the foreground with its own state below var/, until Ctrl-C
+#   make test   every test; as root also on machines with a real systemd
+#   make deb    dist/crtrd_VERSION_all.deb
+#   make bench  the benchmarks
+#   make lint   ruff, mypy, import-linter
+# TESTS= narrows `make test`, as in: make test TESTS="tests/core -k overlap"
+
+PY := .venv/bin/python
+TESTS ?=
+
+.PHONY: run test deb bench lint clean setup-run setup-test setup-deb setup-bench setup-lint
+.DEFAULT_GOAL := test
+
+setup-run setup-test setup-deb setup-bench setup-lint: setup-%:
+	@tools/setup $*
+
+run: setup-run
+	CRTR_HOME=$${CRTR_HOME:-$(CURDIR)/var} $(PY) -m crtrd.develop
+
+test: setup-test
+	@tools/say-left-out
+	$(PY) -m pytest -m "" $(TESTS)
+
+deb: setup-deb
+	packaging/build-deb
+
+bench: setup-bench
+	@for b in bench/*.py; do [ ! -e "$$b" ] || $(PY) "$$b" || exit 1; done
+
+lint: setup-lint
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+clean:
+	rm -rf build dist .make .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	find crtrd tests -name __pycache__ -type d -prune -exec rm -rf {} +
