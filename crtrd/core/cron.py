@@ -133,6 +133,8 @@ class Cron:
     """Consecutive final failures."""
     runs_counted: int = 0
     """Occurrences that ran, for max_runs."""
+    after_end_at: int | None = None
+    """Where `every X after end` is due next; None while it runs."""
     last_boot: str = ""
     """Boot id for which @reboot was served."""
     skip_next: tuple[int, ...] = field(default=())

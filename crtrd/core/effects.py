@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crtrd.core.cron import Cron
-from crtrd.core.occurrence import Occurrence, Run
+from crtrd.core.occurrence import Cell, Occurrence, Run
 from crtrd.errors import Code
 
 
@@ -29,11 +29,7 @@ class PutOccurrence:
 
 @dataclass(frozen=True, slots=True)
 class PutCell:
-    occurrence_id: str
-    target: str
-    status: str
-    attempts: int
-    due_at: int
+    cell: Cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +39,8 @@ class PutRun:
 
 @dataclass(frozen=True, slots=True)
 class TakeLease:
+    """Claim the occurrence for this daemon life; the ledger gives the lease its owner, its end and the next fence."""
+
     occurrence_id: str
 
 

@@ -7,7 +7,7 @@ event too: the core itself reads no clock and no random source (I3).
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crtrd.core.cron import Cron, Definition
+from crtrd.core.cron import Definition
 from crtrd.core.occurrence import Identity, Origin, Output
 
 
@@ -191,5 +191,3 @@ Event = (
     | ArmRequested | ChangeRequested | CancelRequested | PauseRequested | ResumeRequested | SkipRequested
     | PokeRequested | DispatchRequested | KillRequested
 )
-
-__all__ = ["Cron", "Event"]

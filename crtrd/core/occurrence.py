@@ -135,6 +135,18 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
+class Cell:
+    """One target of one occurrence. `attempts` counts runs begun, `shortages` those that failed for want of ours."""
+
+    occurrence_id: str
+    target: str
+    status: Status
+    attempts: int = 0
+    shortages: int = 0
+    due_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Identity:
     """A process, proven by what a reused pid cannot have: boot id, pid, start ticks (proc_pid_stat(5) field 22)."""
 

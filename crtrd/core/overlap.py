@@ -1,0 +1,59 @@
+"""What becomes of a new occurrence while others of its cron are open: the overlap policies as one table.
+
+             nothing open   open, place left        open, no place left
+    skip     start          skipped/overlap         skipped/overlap
+    queue    start          wait                    skipped/queue-full
+    replace  start          stop the open, wait     -
+    allow    start          start                   skipped/overlap
+
+A held occurrence counts as open. "Wait" is a pending row: it starts when the ledger shows its cron free.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from crtrd.core.cron import Definition, Overlap
+from crtrd.core.occurrence import Occurrence, Reason, Status
+
+
+class Turn(StrEnum):
+    TAKE = "take"
+    """Take a place in the queue of startable ones (which may be at once)."""
+    SKIP = "skip"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    turn: Turn
+    reason: Reason = Reason.NONE
+    detail: str = ""
+
+
+def policy(definition: Definition, named: str) -> Overlap:
+    """The caller's policy where one was named, else the cron's."""
+    return Overlap(named) if named else definition.overlap
+
+
+def judge(definition: Definition, named: str, others: Sequence[Occurrence]) -> Verdict:
+    """`others`: the open occurrences of the same cron."""
+    if not others:
+        return Verdict(Turn.TAKE)
+    oldest = others[0]
+    match policy(definition, named):
+        case Overlap.SKIP:
+            return Verdict(Turn.SKIP, Reason.OVERLAP, f"occurrence {oldest.id} is {oldest.status}")
+        case Overlap.QUEUE:
+            waiting = sum(each.status is Status.PENDING for each in others)
+            if all(each.status is Status.PENDING for each in others):
+                waiting -= 1  # the first of them is not queued behind anything: it waits for capacity
+            if waiting >= definition.queue_limit:
+                return Verdict(Turn.SKIP, Reason.QUEUE_FULL, f"{waiting} waiting, queue_limit {definition.queue_limit}")
+            return Verdict(Turn.TAKE)
+        case Overlap.REPLACE:
+            return Verdict(Turn.REPLACE)
+        case Overlap.ALLOW:
+            if definition.parallel is not None and len(others) >= definition.parallel:
+                return Verdict(Turn.SKIP, Reason.OVERLAP, f"{len(others)} open, parallel {definition.parallel}")
+            return Verdict(Turn.TAKE)

@@ -1,0 +1,26 @@
+"""When a failed attempt is tried again: exponential delays, stored in the ledger so that they survive a restart.
+
+A shortage (no process, no descriptor, no space) is our fault: it has a count and delays of its own and uses up none
+of the cron's retries.
+"""
+
+from crtrd.core.cron import MINUTE, SECOND, Definition
+from crtrd.core.occurrence import Cell
+
+SHORTAGE_LIMIT = 20
+SHORTAGE_LONGEST = MINUTE
+
+
+def retry_delay(definition: Definition, cell: Cell) -> int | None:
+    """Microseconds until the next attempt after a failure of this cell, None when the retries are used up."""
+    failed = cell.attempts - cell.shortages
+    if failed > definition.retries:
+        return None
+    return min(definition.retry_delay * 2 ** min(failed - 1, 40), definition.retry_max_delay)
+
+
+def shortage_delay(cell: Cell) -> int | None:
+    """Microseconds until a start that failed for want of resources is tried again, None at the limit."""
+    if cell.shortages > SHORTAGE_LIMIT:
+        return None
+    return min(SECOND * 2 ** min(cell.shortages - 1, 10), SHORTAGE_LONGEST)

@@ -1,0 +1,109 @@
+"""From a pending occurrence to runs at the gate, as far as capacity allows, in fair order.
+
+A run is recorded as *starting* before its child exists; `RunHeld` makes it *running* before the gate opens (I1).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from crtrd.core import reports
+from crtrd.core.cron import Cron, Overlap
+from crtrd.core.effects import (
+    Announce,
+    Effect,
+    PutCell,
+    PutOccurrence,
+    PutRun,
+    Spawn,
+    TakeLease,
+)
+from crtrd.core.facts import Facts, Limits
+from crtrd.core.occurrence import (
+    Cell,
+    Occurrence,
+    Origin,
+    Phase,
+    Reason,
+    Run,
+    Status,
+    move,
+    run_id,
+)
+from crtrd.core.overlap import policy
+from crtrd.core.owing import refuse
+
+
+def start_waiting(now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:
+    """Start whatever is due and may run: called after everything that can free a place or make something due."""
+    free = limits.max_runs_at_once - facts.live_count()
+    waiting = facts.startable(now, max(free, 0) + 1)
+    for occurrence in waiting:
+        cron = facts.cron(occurrence.cron_id)
+        if cron is None:
+            yield from refuse(occurrence, Status.CANCELED, Reason.CANCELED, "its cron is gone", now)
+        elif _blocked(cron, occurrence, facts):
+            continue
+        elif _too_late(cron, occurrence, now, facts):
+            yield from refuse(occurrence, Status.MISSED, Reason.DEADLINE, "later than start_within", now)
+        elif free <= 0 or _pool_full(cron, facts, limits):
+            yield deferred(occurrence, len(waiting))
+        else:
+            for effect in start(cron, occurrence, now, facts, free):
+                free -= isinstance(effect, Spawn)
+                yield effect
+
+
+def deferred(occurrence: Occurrence, waiting: int) -> Announce:
+    """No place: said, never lost. The engine lets it through once a minute."""
+    event = reports.occurrence_event("accepted", occurrence, f"waits for capacity, {waiting} or more waiting")
+    return replace(event, kind="cron.capacity.deferred")
+
+
+def _blocked(cron: Cron, occurrence: Occurrence, facts: Facts) -> bool:
+    """An earlier start of this batch may have taken the cron's only place since `startable` was asked."""
+    if policy(cron.definition, occurrence.overlap) is Overlap.ALLOW:
+        return False
+    return any(
+        each.id != occurrence.id and each.status is not Status.PENDING for each in facts.open_occurrences(cron.id)
+    )
+
+
+def _too_late(cron: Cron, occurrence: Occurrence, now: int, facts: Facts) -> bool:
+    limit = cron.definition.start_within
+    if limit is None or occurrence.origin is not Origin.SCHEDULE or now - occurrence.instant <= limit:
+        return False
+    return all(cell.attempts == 0 for cell in facts.cells(occurrence.id))
+
+
+def _pool_full(cron: Cron, facts: Facts, limits: Limits) -> bool:
+    size = dict(limits.pools).get(cron.definition.pool)
+    return size is not None and facts.pool_count(cron.definition.pool) >= size
+
+
+def start(cron: Cron, occurrence: Occurrence, now: int, facts: Facts, free: int) -> Iterator[Effect]:
+    """Begin as many cells of the occurrence as its cron and the free places allow."""
+    cells = [cell for cell in facts.cells(occurrence.id) if cell.status is Status.PENDING and cell.due_at <= now]
+    places = min(free, cron.definition.target_parallel - len(facts.live_runs(occurrence.id)))
+    if not cells or places <= 0:
+        return
+    if occurrence.status is Status.PENDING:
+        occurrence = move(occurrence, Status.RUNNING, now, Reason.NONE, occurrence.detail)
+        yield PutOccurrence(occurrence)
+        yield TakeLease(occurrence.id)
+        occurrence = facts.occurrence(occurrence.id) or occurrence
+    for cell in cells[:places]:
+        yield from _begin(cron, occurrence, cell, now)
+
+
+def _begin(cron: Cron, occurrence: Occurrence, cell: Cell, now: int) -> Iterator[Effect]:
+    attempt = cell.attempts + 1
+    run = Run(
+        id=run_id(occurrence.id, cell.target, attempt), occurrence_id=occurrence.id, cron_id=cron.id,
+        cron_name=cron.name, target=cell.target, attempt=attempt, trigger=occurrence.origin,
+        scheduled_at=occurrence.instant, phase=Phase.STARTING, out_of_band=occurrence.origin is Origin.MANUAL,
+        fence=occurrence.fence, created_at=now,
+    )
+    yield PutCell(replace(cell, status=Status.RUNNING, attempts=attempt))
+    yield PutRun(run)
+    yield Spawn(run, cron)
+
