@@ -1,0 +1,189 @@
+"""The journal's client: events and command output as structured entries, sent to journald's native socket.
+
+An entry too large for a datagram goes as a sealed memfd. A journal that is full or away holds the daemon up for a
+moment at most; what could not be written is counted, and the count is written as soon as entries pass again. Which
+events there are and what they mean is told in events.py and the catalog.
+"""
+
+import errno
+import fcntl
+import os
+import select
+import socket
+from collections.abc import Mapping
+from typing import TextIO
+
+from crtrd.core.effects import Announce
+from crtrd.loop.clock import Clock
+from crtrd.names import SYSLOG_IDENTIFIER
+from crtrd.systemd.entry import Field, serialize, to_bytes
+from crtrd.systemd.events import LOST, MESSAGE_IDS
+
+SOCKET = "/run/systemd/journal/socket"
+PATIENCE = 100_000
+"""Microseconds that one call may wait for journald, all its entries together."""
+BUFFER = 1 << 20
+DEBUG, INFO, WARNING = 7, 6, 4
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+_TOO_LARGE = frozenset({errno.EMSGSIZE, errno.ENOBUFS})
+
+
+class Journal:
+    """Owns its socket. Without a journal socket every event is one readable line on `fallback`."""
+
+    def __init__(self, fallback: TextIO | None, path: str = SOCKET) -> None:
+        self._fallback = fallback
+        self._path = path
+        self._clock = Clock()
+        self._socket: socket.socket | None = None
+        self._level = DEBUG
+        self._deadline = 0
+        self.lost = 0
+        """Entries that could not be written and have not been reported yet."""
+
+    def set_level(self, level: int) -> None:
+        """Events of a priority number above `level` are left out from now on; a command's output never is."""
+        self._level = level
+
+    def event(self, announce: Announce) -> None:
+        if announce.priority > self._level:
+            return
+        fields = [
+            ("MESSAGE", to_bytes(announce.message)),
+            ("MESSAGE_ID", MESSAGE_IDS[announce.kind].encode("ascii")),
+            ("PRIORITY", to_bytes(announce.priority)),
+            ("SYSLOG_IDENTIFIER", SYSLOG_IDENTIFIER.encode("ascii")),
+            ("CRTRD_EVENT", to_bytes(announce.kind)),
+            *_own_fields(announce.fields),
+        ]
+        self._deadline = self._clock.mono() + PATIENCE
+        self._write(serialize(fields), f"{announce.kind}: {announce.message}")
+
+    def output(self, identifier: str, stream: str, lines: list[bytes], fields: Mapping[str, str]) -> None:
+        """One entry a line of what a command wrote to `stream`, under its cron's name; the bytes as they are."""
+        shared = serialize([
+            ("PRIORITY", to_bytes(INFO)),
+            ("SYSLOG_IDENTIFIER", to_bytes(identifier)),
+            ("CRTRD_STREAM", to_bytes(stream)),
+            *_own_fields(fields),
+        ])
+        self._deadline = self._clock.mono() + PATIENCE
+        for line in lines:
+            self._write(shared + serialize([("MESSAGE", line)]), line, f"{identifier} {stream}: ")
+
+    def close(self) -> None:
+        self._disconnect()
+
+    def _write(self, entry: bytes, readable: str | bytes, prefix: str = "") -> None:
+        """Write one entry, and before it the count of those that were lost."""
+        if self.lost and self._pass_on(_lost_entry(self.lost), f"{LOST}: {_lost_text(self.lost)}", ""):
+            self.lost = 0
+        if not self._pass_on(entry, readable, prefix):
+            self.lost += 1
+
+    def _pass_on(self, entry: bytes, readable: str | bytes, prefix: str) -> bool:
+        for _ in range(2):
+            connection = self._socket or self._connect()
+            if connection is None:
+                return self._print(readable, prefix)
+            try:
+                self._send(connection, entry)
+            except BlockingIOError:
+                return False
+            except OSError:
+                self._disconnect()  # ECONNREFUSED for ever: journald was started anew and has a new socket
+            else:
+                return True
+        return False
+
+    def _send(self, connection: socket.socket, entry: bytes) -> None:
+        """Raises BlockingIOError when journald has not made room before the deadline."""
+        while True:
+            try:
+                connection.send(entry)
+            except BlockingIOError:
+                self._await_room(connection)
+            except OSError as error:
+                if error.errno not in _TOO_LARGE:
+                    raise
+                self._send_memfd(connection, entry)
+                return
+            else:
+                return
+
+    def _send_memfd(self, connection: socket.socket, entry: bytes) -> None:
+        """journald maps a file only when its seals say that nobody can change it any more (memfd_create(2))."""
+        fd = os.memfd_create("crtrd-journal-entry", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            with open(fd, "wb", closefd=False) as file:
+                file.write(entry)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+            while True:
+                try:
+                    socket.send_fds(connection, [b""], [fd])
+                except BlockingIOError:
+                    self._await_room(connection)
+                else:
+                    return
+        finally:
+            os.close(fd)
+
+    def _await_room(self, connection: socket.socket) -> None:
+        """Return when the socket may take more. A connected datagram socket polls for its peer's queue too."""
+        left = self._deadline - self._clock.mono()
+        poll = select.poll()
+        poll.register(connection, select.POLLOUT)
+        if left <= 0 or not poll.poll(left / 1000):
+            raise BlockingIOError(errno.EAGAIN, "the journal takes no more entries")
+
+    def _connect(self) -> socket.socket | None:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+            connection.connect(self._path)
+        except OSError:
+            connection.close()
+            return None
+        self._socket = connection
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _print(self, readable: str | bytes, prefix: str) -> bool:
+        """A line on the fallback; terminal escapes of a command's output stay visible, not effective."""
+        if self._fallback is None:
+            return False
+        text = readable.decode("utf-8", "backslashreplace") if isinstance(readable, bytes) else readable
+        try:
+            self._fallback.write(prefix + _printable(text) + "\n")
+            self._fallback.flush()
+        except OSError:
+            return False
+        return True
+
+
+def _own_fields(fields: Mapping[str, str | int]) -> list[Field]:
+    """The CRTRD_ fields that say something: an empty one does not apply."""
+    return [(name, to_bytes(value)) for name, value in fields.items() if value != ""]
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape", "replace").decode() for c in text)
+
+
+def _lost_text(count: int) -> str:
+    return f"{count} journal {'entry was' if count == 1 else 'entries were'} lost: the journal did not take them"
+
+
+def _lost_entry(count: int) -> bytes:
+    return serialize([
+        ("MESSAGE", to_bytes(_lost_text(count))),
+        ("MESSAGE_ID", MESSAGE_IDS[LOST].encode("ascii")),
+        ("PRIORITY", to_bytes(WARNING)),
+        ("SYSLOG_IDENTIFIER", SYSLOG_IDENTIFIER.encode("ascii")),
+        ("CRTRD_EVENT", to_bytes(LOST)),
+        ("CRTRD_LOST", to_bytes(count)),
+    ])
