@@ -1,0 +1,131 @@
+"""The tables as peewee sees them; private to this room. `schema` creates them, `rows` turns rows into values.
+
+Instants and durations are integer microseconds. No model is bound to a global database.
+"""
+
+from peewee import BlobField, CompositeKey, IntegerField, Model, TextField
+
+
+
+class CronRow(Model):
+    id = TextField(primary_key=True)
+    name = TextField(unique=True)
+    definition = TextField()
+    state = TextField()
+    paused_by = TextField()
+    note = TextField()
+    owner = IntegerField()
+    created_at = IntegerField()
+    changed_at = IntegerField()
+    anchor = IntegerField()
+    considered = IntegerField()
+    next_at = IntegerField(null=True)
+    after_end_at = IntegerField(null=True)
+    failures = IntegerField()
+    runs_counted = IntegerField()
+    last_boot = TextField()
+    skip_next = TextField()
+    overlap = TextField()
+    pool = TextField()
+    serial = IntegerField()
+
+    class Meta:
+        table_name = "crons"
+
+
+class OccurrenceRow(Model):
+    serial = IntegerField(primary_key=True)
+    id = TextField(unique=True)
+    cron_id = TextField()
+    cron_name = TextField()
+    origin = TextField()
+    instant = IntegerField()
+    key = TextField()
+    status = TextField()
+    reason = TextField()
+    detail = TextField()
+    label = TextField()
+    target = TextField()
+    overlap = TextField()
+    created_at = IntegerField()
+    due_at = IntegerField()
+    settled_at = IntegerField(null=True)
+    covers = IntegerField()
+    fence = IntegerField()
+
+    class Meta:
+        table_name = "occurrences"
+
+
+class CellRow(Model):
+    occurrence_id = TextField()
+    target = TextField()
+    status = TextField()
+    attempts = IntegerField()
+    shortages = IntegerField()
+    due_at = IntegerField()
+
+    class Meta:
+        table_name = "cells"
+        primary_key = CompositeKey("occurrence_id", "target")
+
+
+class RunRow(Model):
+    serial = IntegerField(primary_key=True)
+    id = TextField(unique=True)
+    occurrence_id = TextField()
+    cron_id = TextField()
+    cron_name = TextField()
+    target = TextField()
+    attempt = IntegerField()
+    trigger = TextField()
+    scheduled_at = IntegerField()
+    phase = TextField()
+    out_of_band = IntegerField()
+    fence = IntegerField()
+    created_at = IntegerField()
+    boot_id = TextField(null=True)
+    pid = IntegerField(null=True)
+    start_ticks = IntegerField(null=True)
+    cgroup = TextField()
+    started_at = IntegerField(null=True)
+    finished_at = IntegerField(null=True)
+    duration = IntegerField(null=True)
+    stopping = TextField()
+    result = TextField(null=True)
+    reason = TextField()
+    exit_code = IntegerField(null=True)
+    signal = IntegerField(null=True)
+    stdout_head = BlobField()
+    stdout_total = IntegerField()
+    stdout_sha256 = TextField()
+    stderr_head = BlobField()
+    stderr_total = IntegerField()
+    stderr_sha256 = TextField()
+    survivors = TextField()
+    delivered = TextField()
+
+    class Meta:
+        table_name = "runs"
+
+
+class LeaseRow(Model):
+    occurrence_id = TextField(primary_key=True)
+    owner = TextField()
+    boot_id = TextField()
+    until = IntegerField()
+    fence = IntegerField()
+
+    class Meta:
+        table_name = "leases"
+
+
+class MetaRow(Model):
+    key = TextField(primary_key=True)
+    value = TextField()
+
+    class Meta:
+        table_name = "meta"
+
+
+MODELS: tuple[type[Model], ...] = (CronRow, OccurrenceRow, CellRow, RunRow, LeaseRow, MetaRow)

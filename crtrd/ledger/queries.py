@@ -1,0 +1,147 @@
+"""Reading for views: paged lists and counts, newest first for history. Never writes.
+
+A cursor is the serial number after which the next page starts, as text; '' is the first page and the end.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from peewee import DatabaseError, InterfaceError, Model, SqliteDatabase
+
+from crtrd.core.cron import Cron
+from crtrd.core.occurrence import Cell, Occurrence, Run
+from crtrd.errors import LedgerError
+from crtrd.ledger import rows
+from crtrd.ledger.models import CellRow, CronRow, OccurrenceRow, RunRow
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a list is narrowed to; None and '' mean any."""
+
+    cron_id: str = ""
+    name: str = ""
+    state: str = ""
+    status: str = ""
+    result: str = ""
+    occurrence_id: str = ""
+    owner: int | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class Queries:
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    def _rows(self, sql: str, *values: object) -> list[rows.Row]:
+        try:
+            return list(self._database.execute_sql(sql, values))
+        except (DatabaseError, InterfaceError) as error:
+            text = " ".join(str(part) for part in error.args)
+            raise LedgerError(f"cannot read the ledger: {text}") from error
+
+    def cron(self, name_or_id: str) -> Cron | None:
+        sql = rows.CRON_SELECT + " WHERE c.name = ? OR c.id = ? ORDER BY c.name = ? DESC LIMIT 1"
+        found = self._rows(sql, name_or_id, name_or_id, name_or_id)
+        return rows.cron_from_row(found[0]) if found else None
+
+    def crons(self, wanted: Filter, limit: int, after: int) -> tuple[list[Cron], int]:
+        """By serial, ascending; with the serial of the last one, or 0 at the end."""
+        query = self._query(CronRow, wanted, limit)
+        if after:
+            query = query.where(CronRow.serial > after)
+        found = self._fetch(query.order_by(CronRow.serial))
+        values = [rows.cron_from_row(row) for row in found[:limit]]
+        return values, (found[limit - 1][-1] if len(found) > limit else 0)
+
+    def occurrences(self, wanted: Filter, limit: int, after: int) -> tuple[list[Occurrence], int]:
+        """Newest first."""
+        found = self._newest(OccurrenceRow, wanted, limit, after)
+        values = [rows.occurrence_from_row(row[1:]) for row in found[:limit]]
+        return values, (found[limit - 1][0] if len(found) > limit else 0)
+
+    def runs(self, wanted: Filter, limit: int, after: int) -> tuple[list[Run], int]:
+        """Newest first."""
+        found = self._newest(RunRow, wanted, limit, after)
+        values = [rows.run_from_row(row[1:]) for row in found[:limit]]
+        return values, (found[limit - 1][0] if len(found) > limit else 0)
+
+    def occurrence(self, occurrence_id: str) -> Occurrence | None:
+        found = self._rows(rows.OCCURRENCE_SELECT + " WHERE o.id = ?", occurrence_id)
+        return rows.occurrence_from_row(found[0]) if found else None
+
+    def occurrence_at(self, cron_id: str, instant: int) -> Occurrence | None:
+        sql = rows.OCCURRENCE_SELECT + " WHERE o.cron_id = ? AND o.instant = ? ORDER BY o.serial DESC LIMIT 1"
+        found = self._rows(sql, cron_id, instant)
+        return rows.occurrence_from_row(found[0]) if found else None
+
+    def run(self, run_id: str) -> Run | None:
+        """By id, or by a beginning of at least 4 digits that only one run has."""
+        found = self._rows(rows.RUN_SELECT + " WHERE r.id = ?", run_id)
+        if not found and len(run_id) >= 4 and run_id.isalnum():  # noqa: PLR2004 - said above
+            found = self._rows(rows.RUN_SELECT + " WHERE r.id GLOB ? LIMIT 2", run_id + "*")
+        return rows.run_from_row(found[0]) if len(found) == 1 else None
+
+    def cells(self, occurrence_id: str) -> list[Cell]:
+        query = CellRow.select().where(CellRow.occurrence_id == occurrence_id).order_by(CellRow.target)
+        return [rows.cell_from_row(row) for row in self._fetch(query)]
+
+    def last_settled(self, cron_id: str) -> tuple[Occurrence | None, Run | None]:
+        """The newest settled occurrence that ran, and the newest run, of a cron."""
+        ran = ("success", "partial", "failed", "unobserved", "canceled", "abandoned")
+        places = ", ".join("?" for _ in ran)
+        found = self._rows(
+            rows.OCCURRENCE_SELECT + f" WHERE o.cron_id = ? AND o.status IN ({places}) ORDER BY o.serial DESC LIMIT 1",
+            cron_id, *ran)
+        runs = self._rows(rows.RUN_SELECT + " WHERE r.cron_id = ? ORDER BY r.serial DESC LIMIT 1", cron_id)
+        return (rows.occurrence_from_row(found[0]) if found else None, rows.run_from_row(runs[0]) if runs else None)
+
+    def held_count(self, cron_id: str = "") -> int:
+        mine, values = (" AND cron_id = ?", (cron_id,)) if cron_id else ("", ())
+        sql = "SELECT count(*) FROM occurrences WHERE settled_at IS NULL AND status = 'held'" + mine
+        return int(self._rows(sql, *values)[0][0])
+
+    def counts(self) -> dict[str, int]:
+        """Crons by state, held occurrences, live runs."""
+        states = {str(state): int(count) for state, count in
+                  self._rows("SELECT state, count(*) FROM crons GROUP BY state")}
+        live = self._rows("SELECT count(*) FROM runs WHERE phase <> 'ended'")[0][0]
+        return states | {"live": int(live), "held": self.held_count()}
+
+    def next_wake(self) -> int | None:
+        sql = "SELECT min(next_at) FROM crons WHERE state = 'active' AND next_at IS NOT NULL"
+        value: int | None = self._rows(sql)[0][0]
+        return value
+
+    def integrity(self) -> list[str]:
+        """SQLite's own full check; empty when the file is sound. Takes time in proportion to the file."""
+        found = [str(row[0]) for row in self._rows("PRAGMA integrity_check")]
+        return [] if found == ["ok"] else found
+
+    def _newest(self, model: type[Model], wanted: Filter, limit: int, after: int) -> list[rows.Row]:
+        query = self._query(model, wanted, limit)
+        if after:
+            query = query.where(model.serial < after)
+        return self._fetch(query.order_by(model.serial.desc()))
+
+    def _query(self, model: type[Model], wanted: Filter, limit: int) -> Any:  # noqa: ANN401 - peewee is untyped
+        """One row more than asked for, so that the end is known."""
+        query = model.select()
+        moment = {"occurrences": "instant", "runs": "scheduled_at"}.get(model._meta.table_name)  # noqa: SLF001
+        for field in ("cron_id", "name", "state", "status", "result", "occurrence_id", "owner"):
+            value = getattr(wanted, field)
+            if value not in (None, "") and hasattr(model, field):
+                query = query.where(getattr(model, field) == value)
+        if moment and wanted.since is not None:
+            query = query.where(getattr(model, moment) >= wanted.since)
+        if moment and wanted.until is not None:
+            query = query.where(getattr(model, moment) <= wanted.until)
+        return query.limit(limit + 1)
+
+    def _fetch(self, query: Any) -> list[rows.Row]:  # noqa: ANN401 - peewee is untyped
+        try:
+            return list(query.tuples())
+        except (DatabaseError, InterfaceError) as error:
+            text = " ".join(str(part) for part in error.args)
+            raise LedgerError(f"cannot read the ledger: {text}") from error

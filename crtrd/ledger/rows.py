@@ -1,0 +1,172 @@
+"""Rows and values: how a cron, an occurrence, a cell, a run lies in its table.
+
+The hot statements are written once, here, from the models' own fields; the rest of the room uses peewee's queries.
+"""
+
+import json
+from dataclasses import asdict, fields
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from peewee import Model
+
+from crtrd.core.cron import (
+    CatchUp,
+    Cron,
+    Definition,
+    OnCrash,
+    OnFailure,
+    OnOutput,
+    Overlap,
+    PausedBy,
+    State,
+    Survivors,
+)
+from crtrd.core.occurrence import (
+    Cell,
+    Identity,
+    Occurrence,
+    Origin,
+    Output,
+    Phase,
+    Reason,
+    Result,
+    Run,
+    Status,
+)
+from crtrd.ledger.models import CellRow, CronRow, OccurrenceRow, RunRow
+
+Row = tuple[Any, ...]
+CHOICES: dict[str, type[StrEnum]] = {
+    "overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash, "on_output": OnOutput, "on_failure": OnFailure,
+    "survivors": Survivors,
+}
+PAIRS = frozenset({"env", "resources"})
+DEFAULTS = {field.name: field.default for field in fields(Definition) if field.name != "name"}
+
+
+def columns(model: type[Model], *without: str) -> tuple[str, ...]:
+    return tuple(name for name in model._meta.sorted_field_names if name not in without)  # noqa: SLF001 - peewee's door
+
+
+def selection(model: type[Model], condition: str, *without: str, alias: str = "") -> str:
+    """SELECT of all columns, in the order that `*_from_row` reads them."""
+    table = model._meta.table_name  # noqa: SLF001 - peewee's door
+    prefix = f"{alias}." if alias else ""
+    names = ", ".join(f'{prefix}"{name}"' for name in columns(model, *without))
+    return f'SELECT {names} FROM "{table}" {alias} {condition}'  # noqa: S608 - names come from the models
+
+
+def upsert(model: type[Model], conflict: str, *without: str) -> str:
+    """INSERT that updates the row of the same identity."""
+    table = model._meta.table_name  # noqa: SLF001 - peewee's door
+    names = columns(model, *without)
+    places = ", ".join("?" for _ in names)
+    changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name not in conflict.split(", "))
+    listed = ", ".join(f'"{name}"' for name in names)
+    return f'INSERT INTO "{table}" ({listed}) VALUES ({places}) ON CONFLICT ({conflict}) DO UPDATE SET {changes}'  # noqa: S608
+
+
+def dump_definition(definition: Definition) -> str:
+    """JSON of every key that differs from its default: old rows gain new keys' defaults by themselves."""
+    values = asdict(definition)
+    kept = {name: value for name, value in values.items() if name == "name" or value != DEFAULTS[name]}
+    for name in PAIRS & kept.keys():
+        kept[name] = dict(kept[name])
+    return json.dumps(kept, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+
+
+@lru_cache(maxsize=4096)
+def load_definition(text: str) -> Definition:
+    """The definition of a stored text; raises ValueError where the text is damaged or from a newer crtrd."""
+    values = json.loads(text)
+    if not isinstance(values, dict) or not values.keys() <= {"name", *DEFAULTS}:
+        message = "stored definition has keys that this crtrd does not know"
+        raise ValueError(message)
+    read: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in CHOICES:
+            read[name] = CHOICES[name](value)
+        elif name in PAIRS:
+            read[name] = tuple((str(key), each) for key, each in value.items())
+        else:
+            read[name] = tuple(value) if isinstance(value, list) else value
+    return Definition(**read)
+
+
+def cron_row(cron: Cron, serial: int) -> Row:
+    definition = cron.definition
+    return (
+        cron.id, cron.name, dump_definition(definition), cron.state, cron.paused_by, cron.note, cron.owner,
+        cron.created_at, cron.changed_at, cron.anchor, cron.considered, cron.next_at, cron.after_end_at,
+        cron.failures, cron.runs_counted, cron.last_boot, json.dumps(cron.skip_next), definition.overlap,
+        definition.pool, serial,
+    )
+
+
+def cron_from_row(row: Row) -> Cron:
+    return Cron(
+        id=row[0], definition=load_definition(row[2]), state=State(row[3]), paused_by=PausedBy(row[4]), note=row[5],
+        owner=row[6], created_at=row[7], changed_at=row[8], anchor=row[9], considered=row[10], next_at=row[11],
+        after_end_at=row[12], failures=row[13], runs_counted=row[14], last_boot=row[15],
+        skip_next=tuple(json.loads(row[16])),
+    )
+
+
+def occurrence_row(each: Occurrence) -> Row:
+    return (
+        each.id, each.cron_id, each.cron_name, each.origin, each.instant, each.key, each.status, each.reason,
+        each.detail, each.label, each.target, each.overlap, each.created_at, each.due_at, each.settled_at,
+        each.covers, each.fence,
+    )
+
+
+def occurrence_from_row(row: Row) -> Occurrence:
+    return Occurrence(
+        id=row[0], cron_id=row[1], cron_name=row[2], origin=Origin(row[3]), instant=row[4], key=row[5],
+        status=Status(row[6]), reason=Reason(row[7]), detail=row[8], label=row[9], target=row[10], overlap=row[11],
+        created_at=row[12], due_at=row[13], settled_at=row[14], covers=row[15], fence=row[16],
+    )
+
+
+def cell_row(cell: Cell) -> Row:
+    return (cell.occurrence_id, cell.target, cell.status, cell.attempts, cell.shortages, cell.due_at)
+
+
+def cell_from_row(row: Row) -> Cell:
+    return Cell(row[0], row[1], Status(row[2]), row[3], row[4], row[5])
+
+
+def run_row(run: Run) -> Row:
+    who = run.identity
+    return (
+        run.id, run.occurrence_id, run.cron_id, run.cron_name, run.target, run.attempt, run.trigger,
+        run.scheduled_at, run.phase, int(run.out_of_band), run.fence, run.created_at,
+        who.boot_id if who else None, who.pid if who else None, who.start_ticks if who else None, run.cgroup,
+        run.started_at, run.finished_at, run.duration, run.stopping, run.result, run.reason, run.exit_code,
+        run.signal, run.stdout.head, run.stdout.total, run.stdout.sha256, run.stderr.head, run.stderr.total,
+        run.stderr.sha256, json.dumps(run.survivors), run.delivered,
+    )
+
+
+def run_from_row(row: Row) -> Run:
+    identity = Identity(row[12], row[13], row[14]) if row[13] is not None else None
+    return Run(
+        id=row[0], occurrence_id=row[1], cron_id=row[2], cron_name=row[3], target=row[4], attempt=row[5],
+        trigger=Origin(row[6]), scheduled_at=row[7], phase=Phase(row[8]), out_of_band=bool(row[9]), fence=row[10],
+        created_at=row[11], identity=identity, cgroup=row[15], started_at=row[16], finished_at=row[17],
+        duration=row[18], stopping=row[19], result=Result(row[20]) if row[20] else None, reason=row[21],
+        exit_code=row[22], signal=row[23], stdout=Output(bytes(row[24]), row[25], row[26]),
+        stderr=Output(bytes(row[27]), row[28], row[29]), survivors=tuple(json.loads(row[30])), delivered=row[31],
+    )
+
+
+CRON_SELECT = selection(CronRow, "", alias="c")
+CRON_UPSERT = upsert(CronRow, "id")
+OCCURRENCE_SELECT = selection(OccurrenceRow, "", "serial", alias="o")
+OCCURRENCE_UPSERT = upsert(OccurrenceRow, "id", "serial")
+CELL_SELECT = selection(CellRow, "")
+CELL_UPSERT = upsert(CellRow, "occurrence_id, target")
+RUN_SELECT = selection(RunRow, "", "serial", alias="r")
+RUN_UPSERT = upsert(RunRow, "id", "serial")

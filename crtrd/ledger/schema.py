@@ -1,0 +1,105 @@
+"""The numbered chain of schema steps, and how a ledger file is brought to the newest one.
+
+Each step runs in one transaction together with the new `user_version`, so a kill leaves the old version or the new
+one. A copy of the file (mode 0600) is made before each step of a ledger that already holds something. A ledger of a
+newer crtrd is refused and not touched.
+"""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from peewee import SqliteDatabase
+
+from crtrd.errors import LedgerError
+
+STEP_1 = (
+    """CREATE TABLE crons (
+        id TEXT PRIMARY KEY NOT NULL, name TEXT UNIQUE NOT NULL, definition TEXT NOT NULL, state TEXT NOT NULL,
+        paused_by TEXT NOT NULL, note TEXT NOT NULL, owner INTEGER NOT NULL, created_at INTEGER NOT NULL,
+        changed_at INTEGER NOT NULL, anchor INTEGER NOT NULL, considered INTEGER NOT NULL, next_at INTEGER,
+        after_end_at INTEGER, failures INTEGER NOT NULL, runs_counted INTEGER NOT NULL, last_boot TEXT NOT NULL,
+        skip_next TEXT NOT NULL, overlap TEXT NOT NULL, pool TEXT NOT NULL, serial INTEGER NOT NULL
+    ) STRICT""",
+    "CREATE INDEX crons_next ON crons (next_at) WHERE state = 'active' AND next_at IS NOT NULL",
+    "CREATE UNIQUE INDEX crons_serial ON crons (serial)",
+    """CREATE TABLE occurrences (
+        serial INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, cron_id TEXT NOT NULL,
+        cron_name TEXT NOT NULL, origin TEXT NOT NULL, instant INTEGER NOT NULL, key TEXT NOT NULL,
+        status TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL, label TEXT NOT NULL, target TEXT NOT NULL,
+        overlap TEXT NOT NULL, created_at INTEGER NOT NULL, due_at INTEGER NOT NULL, settled_at INTEGER,
+        covers INTEGER NOT NULL, fence INTEGER NOT NULL, UNIQUE (cron_id, origin, instant, key)
+    ) STRICT""",
+    "CREATE INDEX occurrences_open ON occurrences (status, due_at) WHERE settled_at IS NULL",
+    "CREATE INDEX occurrences_open_cron ON occurrences (cron_id, serial) WHERE settled_at IS NULL",
+    "CREATE INDEX occurrences_cron ON occurrences (cron_id, serial)",
+    """CREATE TRIGGER occurrences_settled_is_final BEFORE UPDATE OF status ON occurrences
+        WHEN OLD.settled_at IS NOT NULL
+        BEGIN SELECT RAISE(ABORT, 'a settled occurrence never moves'); END""",
+    """CREATE TABLE cells (
+        occurrence_id TEXT NOT NULL, target TEXT NOT NULL, status TEXT NOT NULL, attempts INTEGER NOT NULL,
+        shortages INTEGER NOT NULL, due_at INTEGER NOT NULL, PRIMARY KEY (occurrence_id, target)
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE runs (
+        serial INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, occurrence_id TEXT NOT NULL,
+        cron_id TEXT NOT NULL, cron_name TEXT NOT NULL, target TEXT NOT NULL, attempt INTEGER NOT NULL,
+        trigger TEXT NOT NULL, scheduled_at INTEGER NOT NULL, phase TEXT NOT NULL, out_of_band INTEGER NOT NULL,
+        fence INTEGER NOT NULL, created_at INTEGER NOT NULL, boot_id TEXT, pid INTEGER, start_ticks INTEGER,
+        cgroup TEXT NOT NULL, started_at INTEGER, finished_at INTEGER, duration INTEGER, stopping TEXT NOT NULL,
+        result TEXT, reason TEXT NOT NULL, exit_code INTEGER, signal INTEGER, stdout_head BLOB NOT NULL,
+        stdout_total INTEGER NOT NULL, stdout_sha256 TEXT NOT NULL, stderr_head BLOB NOT NULL,
+        stderr_total INTEGER NOT NULL, stderr_sha256 TEXT NOT NULL, survivors TEXT NOT NULL, delivered TEXT NOT NULL
+    ) STRICT""",
+    "CREATE INDEX runs_live ON runs (occurrence_id) WHERE phase <> 'ended'",
+    "CREATE INDEX runs_occurrence ON runs (occurrence_id)",
+    "CREATE INDEX runs_cron ON runs (cron_id, serial)",
+    """CREATE TABLE leases (
+        occurrence_id TEXT PRIMARY KEY NOT NULL, owner TEXT NOT NULL, boot_id TEXT NOT NULL, until INTEGER NOT NULL,
+        fence INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE TABLE meta (key TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    "INSERT INTO meta (key, value) VALUES ('fence', '0')",
+)
+
+STEPS: tuple[tuple[str, ...], ...] = (STEP_1,)
+"""Step N brings a ledger from version N-1 to N. Steps that have been released are never edited."""
+VERSION = len(STEPS)
+
+
+def migrate(database: SqliteDatabase, path: Path) -> list[int]:
+    """Bring an open ledger to VERSION; returns the versions reached. Raises LedgerError for a newer ledger."""
+    found = version(database)
+    if found > VERSION:
+        reason = f"it has schema version {found}, this crtrd knows up to {VERSION}"
+        raise LedgerError(f"cannot open ledger {path}: {reason}; it was left as it is")
+    reached = []
+    for number in range(found + 1, VERSION + 1):
+        if number > 1:
+            back_up(path, number - 1)
+        with database.atomic("IMMEDIATE"):
+            if version(database) >= number:
+                continue
+            for statement in STEPS[number - 1]:
+                database.execute_sql(statement)
+            database.execute_sql(f"PRAGMA user_version = {number}")
+        reached.append(number)
+    return reached
+
+
+def version(database: SqliteDatabase) -> int:
+    return int(database.execute_sql("PRAGMA user_version").fetchone()[0])
+
+
+def back_up(path: Path, number: int) -> Path:
+    """Copy the ledger to `<path>.v<number>.bak`, mode 0600, durable at return."""
+    target = path.with_name(f"{path.name}.v{number}.bak")
+    draft = target.with_name(target.name + ".tmp")
+    draft.unlink(missing_ok=True)
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(draft)) as copy:
+        source.backup(copy)
+    with draft.open("rb") as file:
+        os.fsync(file.fileno())
+    draft.replace(target)
+    return target

@@ -1,0 +1,179 @@
+"""One open transaction as the core sees it: facts to ask, records to put. Lives only in the ledger's thread."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from peewee import SqliteDatabase
+
+from crtrd.core.cron import Cron
+from crtrd.core.effects import (
+    DropCron,
+    DropLease,
+    PutCell,
+    PutCron,
+    PutOccurrence,
+    PutRun,
+    Record,
+    TakeLease,
+)
+from crtrd.core.idle import Owed
+from crtrd.core.occurrence import Cell, Occurrence, Run
+from crtrd.ledger import rows
+
+STARTABLE = f"""{rows.OCCURRENCE_SELECT} LEFT JOIN crons c ON c.id = o.cron_id
+ WHERE o.settled_at IS NULL AND o.status = 'pending' AND o.due_at <= ?
+   AND (CASE WHEN o.overlap <> '' THEN o.overlap ELSE c.overlap END = 'allow' OR NOT EXISTS (
+     SELECT 1 FROM occurrences p WHERE p.cron_id = o.cron_id AND p.settled_at IS NULL AND p.serial <> o.serial
+       AND (p.status IN ('running', 'held') OR p.serial < o.serial)))
+ ORDER BY o.due_at, o.serial LIMIT ?"""  # noqa: S608 - the only variable is our own column list
+
+
+class Session:
+    """Implements core.facts.Facts; sees its own records before they are committed."""
+
+    def __init__(self, database: SqliteDatabase, owner: str, boot_id: str, lease_until: int) -> None:
+        self._database = database
+        self._owner, self._boot_id, self._lease_until = owner, boot_id, lease_until
+
+    def _all(self, sql: str, *values: object) -> list[rows.Row]:
+        return list(self._database.execute_sql(sql, values))
+
+    def _one(self, sql: str, *values: object) -> rows.Row | None:
+        found: rows.Row | None = self._database.execute_sql(sql, values).fetchone()
+        return found
+
+    def _count(self, sql: str, *values: object) -> int:
+        found = self._one(sql, *values)
+        return int(found[0]) if found else 0
+
+    # facts -------------------------------------------------------------------------------------------------------
+
+    def cron(self, cron_id: str) -> Cron | None:
+        row = self._one(rows.CRON_SELECT + " WHERE c.id = ?", cron_id)
+        return rows.cron_from_row(row) if row else None
+
+    def find_cron(self, name_or_id: str) -> Cron | None:
+        row = self._one(rows.CRON_SELECT + " WHERE c.name = ?", name_or_id)
+        return rows.cron_from_row(row) if row else self.cron(name_or_id)
+
+    def crons_due(self, now: int) -> list[Cron]:
+        due = " WHERE c.state = 'active' AND c.next_at IS NOT NULL AND c.next_at <= ? ORDER BY c.next_at, c.serial"
+        return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + due, now)]
+
+    def crons_scheduled(self) -> list[Cron]:
+        """Those that may owe something to a new boot; the text search keeps ten thousand others out of it."""
+        booted = " WHERE c.state = 'active' AND c.definition LIKE '%@reboot%' ORDER BY c.serial"
+        return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + booted)]
+
+    def crons_ahead(self, now: int) -> list[Cron]:
+        ahead = " WHERE c.state = 'active' AND c.considered > ? ORDER BY c.serial"
+        return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + ahead, now)]
+
+    def occurrence(self, occurrence_id: str) -> Occurrence | None:
+        row = self._one(rows.OCCURRENCE_SELECT + " WHERE o.id = ?", occurrence_id)
+        return rows.occurrence_from_row(row) if row else None
+
+    def known(self, occurrence_ids: Iterable[str]) -> set[str]:
+        wanted = list(occurrence_ids)
+        places = ", ".join("?" for _ in wanted)
+        found = self._all(f"SELECT id FROM occurrences WHERE id IN ({places})", *wanted)  # noqa: S608
+        return {row[0] for row in found}
+
+    def open_occurrences(self, cron_id: str) -> list[Occurrence]:
+        mine = " WHERE o.cron_id = ? AND o.settled_at IS NULL ORDER BY o.serial"
+        return [rows.occurrence_from_row(row) for row in self._all(rows.OCCURRENCE_SELECT + mine, cron_id)]
+
+    def startable(self, now: int, limit: int) -> list[Occurrence]:
+        return [rows.occurrence_from_row(row) for row in self._all(STARTABLE, now, limit)]
+
+    def cells(self, occurrence_id: str) -> list[Cell]:
+        mine = " WHERE occurrence_id = ? ORDER BY target"
+        return [rows.cell_from_row(row) for row in self._all(rows.CELL_SELECT + mine, occurrence_id)]
+
+    def run(self, run_id: str) -> Run | None:
+        row = self._one(rows.RUN_SELECT + " WHERE r.id = ?", run_id)
+        return rows.run_from_row(row) if row else None
+
+    def last_run(self, occurrence_id: str) -> Run | None:
+        row = self._one(rows.RUN_SELECT + " WHERE r.occurrence_id = ? ORDER BY r.serial DESC", occurrence_id)
+        return rows.run_from_row(row) if row else None
+
+    def live_runs(self, occurrence_id: str = "") -> list[Run]:
+        mine, values = (" AND r.occurrence_id = ?", (occurrence_id,)) if occurrence_id else ("", ())
+        sql = rows.RUN_SELECT + f" WHERE r.phase <> 'ended'{mine} ORDER BY r.serial"
+        return [rows.run_from_row(row) for row in self._all(sql, *values)]
+
+    def live_count(self) -> int:
+        return self._count("SELECT count(*) FROM runs WHERE phase <> 'ended'")
+
+    def pool_count(self, pool: str) -> int:
+        sql = "SELECT count(*) FROM runs r JOIN crons c ON c.id = r.cron_id WHERE r.phase <> 'ended' AND c.pool = ?"
+        return self._count(sql, pool)
+
+    def owed(self, now: int) -> Owed:
+        """What keeps the daemon awake, and what will wake it."""
+        due = self._count("SELECT count(*) FROM occurrences WHERE settled_at IS NULL AND status = 'pending' "
+                          "AND due_at <= ?", now)
+        ahead = self._one(
+            "SELECT min(at) FROM (SELECT min(next_at) AS at FROM crons WHERE state = 'active' AND next_at IS NOT NULL "
+            "UNION ALL SELECT min(due_at) FROM occurrences WHERE settled_at IS NULL AND status = 'pending' "
+            "AND due_at > ?)", now)
+        return Owed(self.live_count(), due, ahead[0] if ahead else None)
+
+    # records -----------------------------------------------------------------------------------------------------
+
+    def put(self, record: Record) -> None:
+        """Write one record into the open transaction."""
+        match record:
+            case PutCron(cron):
+                self._put_cron(cron)
+            case DropCron(cron_id):
+                self._database.execute_sql("DELETE FROM crons WHERE id = ?", (cron_id,))
+            case PutOccurrence(occurrence):
+                self._database.execute_sql(rows.OCCURRENCE_UPSERT, rows.occurrence_row(occurrence))
+            case PutCell(cell):
+                self._database.execute_sql(rows.CELL_UPSERT, rows.cell_row(cell))
+            case PutRun(run):
+                self._database.execute_sql(rows.RUN_UPSERT, rows.run_row(run))
+            case TakeLease(occurrence_id):
+                self._take_lease(occurrence_id)
+            case DropLease(occurrence_id):
+                self._database.execute_sql("DELETE FROM leases WHERE occurrence_id = ?", (occurrence_id,))
+            case _:
+                assert_never(record)
+
+    def _put_cron(self, cron: Cron) -> None:
+        known = self._one("SELECT serial FROM crons WHERE id = ?", cron.id)
+        serial = known[0] if known else self._count("SELECT coalesce(max(serial), 0) + 1 FROM crons")
+        self._database.execute_sql(rows.CRON_UPSERT, rows.cron_row(cron, serial))
+
+    def _take_lease(self, occurrence_id: str) -> None:
+        self._database.execute_sql("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'fence'")
+        fence = self._count("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'fence'")
+        self._database.execute_sql(
+            "INSERT INTO leases (occurrence_id, owner, boot_id, until, fence) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (occurrence_id) DO UPDATE SET owner = excluded.owner, boot_id = excluded.boot_id, "
+            "until = excluded.until, fence = excluded.fence",
+            (occurrence_id, self._owner, self._boot_id, self._lease_until, fence))
+        self._database.execute_sql("UPDATE occurrences SET fence = ? WHERE id = ?", (fence, occurrence_id))
+
+    def take_over_leases(self) -> int:
+        """At start: the store's lock proves that no other life holds any. Returns how many were taken."""
+        cursor = self._database.execute_sql(
+            "UPDATE leases SET owner = ?, boot_id = ?, until = ? WHERE owner <> ?",
+            (self._owner, self._boot_id, self._lease_until, self._owner))
+        return int(cursor.rowcount)
+
+    def renew_leases(self) -> None:
+        self._database.execute_sql(
+            "UPDATE leases SET until = ? WHERE owner = ? AND boot_id = ?",
+            (self._lease_until, self._owner, self._boot_id))
+
+    def remember(self, key: str, value: str) -> None:
+        self._database.execute_sql(
+            "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (key, value))
+
+    def recall(self, key: str) -> str | None:
+        row = self._one("SELECT value FROM meta WHERE key = ?", key)
+        return row[0] if row else None

@@ -1,0 +1,135 @@
+"""The ledger's file, its one writer thread and its reader.
+
+All writing happens in one thread, each piece of work in one `BEGIN IMMEDIATE` transaction that is durable
+(`synchronous=FULL`) when its `done` is called; so a slow disk or a lock of another process never stops the loop.
+Reading for views uses a second connection, in the caller's thread. One daemon per store: an flock(2) proves it.
+"""
+
+import fcntl
+import os
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from peewee import DatabaseError, InterfaceError, SqliteDatabase
+
+from crtrd.errors import LedgerError
+from crtrd.ledger.models import MODELS
+from crtrd.ledger.queries import Queries
+from crtrd.ledger.schema import migrate
+from crtrd.ledger.session import Session
+
+T = TypeVar("T")
+Post = Callable[[Callable[[], None]], None]
+BUSY_SECONDS = 5
+PRAGMAS = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1, "wal_autocheckpoint": 1000,
+           "cache_size": -4000}
+
+
+class Store:
+    """Open with `open`, hand work to `submit`, ask `queries`; `close` waits for what was submitted."""
+
+    def __init__(self, path: Path, *, owner: str, boot_id: str, post: Post, lease_end: Callable[[], int]) -> None:
+        self.path, self.owner, self.boot_id = path, owner, boot_id
+        self._post, self._lease_end = post, lease_end
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._database = SqliteDatabase(str(path), pragmas=PRAGMAS, timeout=BUSY_SECONDS)
+        self._database.bind(MODELS)
+        self._thread: threading.Thread | None = None
+        self._lock = -1
+        self.queries = Queries(self._database)
+
+    def open(self) -> list[int]:
+        """Lock, check and migrate the file; returns the schema versions reached. Raises LedgerError."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = _lock(self.path)
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            with _speaking(self.path):
+                self._database.connect()
+                reached = migrate(self._database, self.path)
+                _check(self._database)
+        except OSError as error:
+            raise LedgerError(f"cannot open ledger {self.path}: {error.strerror}") from error
+        self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
+        self._thread.start()
+        return reached
+
+    def submit(self, work: Callable[[Session], T], done: Callable[[T | LedgerError], None]) -> None:
+        """Run `work` in one transaction in the ledger's thread; `done` comes back through `post`.
+
+        What `work` wrote is durable when `done` gets its value. On LedgerError nothing of it was written. Any other
+        exception of `work` is a bug: it is raised again where `done` would have been called.
+        """
+        def perform() -> None:
+            try:
+                with _speaking(self.path), self._database.atomic("IMMEDIATE"):
+                    value: T | LedgerError = work(
+                        Session(self._database, self.owner, self.boot_id, self._lease_end()))
+            except LedgerError as error:
+                value = error
+            except BaseException as bug:  # noqa: BLE001 - carried to the loop, where it ends the daemon
+                self._post(_raiser(bug))
+                return
+            self._post(lambda: done(value))
+
+        self._work.put(perform)
+
+    def close(self) -> None:
+        """Finish what was submitted, then close the file and give up the lock."""
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
+        if not self._database.is_closed():
+            self._database.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+        with suppress(DatabaseError, InterfaceError):
+            self._database.close()
+
+
+class _speaking:  # noqa: N801 - reads as a statement
+    """Turns peewee's exceptions into LedgerError with a sentence for people."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, DatabaseError | InterfaceError):
+            text = " ".join(str(part) for part in error.args)
+            raise LedgerError(f"cannot use ledger {self._path}: {text}") from error
+
+
+def _raiser(bug: BaseException) -> Callable[[], None]:
+    def again() -> None:
+        raise bug
+    return again
+
+
+def _lock(path: Path) -> int:
+    """An exclusive flock(2) on `<path>.lock`, given back by the kernel however the daemon ends."""
+    fd = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise LedgerError(f"cannot open ledger {path}: another crtrd has it open") from None
+    return fd
+
+
+def _check(database: SqliteDatabase) -> None:
+    """A cheap look at the file's structure; the full check is `crtrctl doctor`'s."""
+    row = database.execute_sql("SELECT count(*) FROM sqlite_master WHERE name IN ('crons', 'occurrences', 'runs')")
+    if row.fetchone()[0] != 3:  # noqa: PLR2004 - the three names above
+        raise LedgerError("cannot use the ledger: its tables are missing")
