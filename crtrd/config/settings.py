@@ -1,0 +1,132 @@
+"""crtrd.toml: the daemon's own settings as one table, and their reading. A file is taken whole or refused whole."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from crtrd.errors import ConfigError, ScheduleError
+from crtrd.schedule.spans import parse_span
+
+SECOND = 1_000_000
+SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class ClockMode(StrEnum):
+    SYSTEMD = "systemd"
+    """Arm crtrd-wake.timer and leave when idle."""
+    INTERNAL = "internal"
+    """Stay."""
+    EXTERNAL = "external"
+    """No schedule of its own, only triggers; leave when idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    success: int = 30 * 86400 * SECOND
+    failure: int = 365 * 86400 * SECOND
+    runs_per_cron: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    clock: ClockMode = ClockMode.SYSTEMD
+    idle_grace: int = 30 * SECOND
+    max_lifetime: int = 3 * 3600 * SECOND
+    max_runs_at_once: int = 32
+    pools: tuple[tuple[str, int], ...] = ()
+    lease_ttl: int = 60 * SECOND
+    output_head: int = 4096
+    journal_limit: int = 1 << 20
+    retention: Retention = Retention()
+    mail_from: str = ""
+    metrics_textfile: str = ""
+    ledger: str = "sqlite"
+
+
+def merge(settings: Settings, table: Mapping[str, object], path: str) -> Settings:
+    """`settings` with what one file says on top. Raises ConfigError naming file and key."""
+    changes = {}
+    for key, value in table.items():
+        reader = READERS.get(key)
+        if reader is None:
+            raise ConfigError(path, key, "there is no such key")
+        try:
+            changes[key] = reader(value)
+        except ScheduleError as error:
+            raise ConfigError(path, key, error.reason) from error
+        except ValueError as error:
+            raise ConfigError(path, key, str(error)) from error
+    return replace(settings, **changes)
+
+
+def _span(low: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError("it must be a time span such as 30s")
+        span = parse_span(value) if isinstance(value, str) else round(value * SECOND)
+        if span < low:
+            raise ValueError("it is too short")
+        return span
+    return read
+
+
+def _count(low: int, high: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"it must be a whole number from {low} to {high}")
+        return value
+    return read
+
+
+def _size(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str):
+        number, unit = (value[:-1], value[-1].upper()) if value[-1:].isalpha() else (value, "")
+        if number.isascii() and number.isdigit() and unit in SIZES:
+            return int(number) * SIZES[unit]
+    raise ValueError("it must be a size such as 1M")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError("it must be a text")
+    return value
+
+
+def _clock(value: object) -> ClockMode:
+    if value not in set(ClockMode):
+        raise ValueError(f"it must be one of {', '.join(ClockMode)}")
+    return ClockMode(str(value))
+
+
+def _ledger(value: object) -> str:
+    if value != "sqlite":
+        raise ValueError("only sqlite is supported")
+    return "sqlite"
+
+
+def _pools(value: object) -> tuple[tuple[str, int], ...]:
+    if not isinstance(value, Mapping):
+        raise ValueError("it must be a table of NAME = limit")
+    count = _count(1, 100_000)
+    return tuple((_text(name), count(limit)) for name, limit in value.items())
+
+
+def _retention(value: object) -> Retention:
+    if not isinstance(value, Mapping):
+        raise ValueError("it must be a table with success, failure and runs_per_cron")
+    readers: dict[str, Callable[[object], Any]] = {
+        "success": _span(0), "failure": _span(0), "runs_per_cron": _count(1, 1_000_000_000),
+    }
+    if unknown := sorted(value.keys() - readers.keys()):
+        raise ValueError(f"there is no such key: {unknown[0]}")
+    return replace(Retention(), **{name: readers[name](each) for name, each in value.items()})
+
+
+READERS: dict[str, Callable[[object], Any]] = {
+    "clock": _clock, "idle_grace": _span(0), "max_lifetime": _span(SECOND), "max_runs_at_once": _count(1, 100_000),
+    "pools": _pools, "lease_ttl": _span(SECOND), "output_head": _count(0, 1 << 20), "journal_limit": _size,
+    "retention": _retention, "mail_from": _text, "metrics_textfile": _text, "ledger": _ledger,
+}
