@@ -1,0 +1,200 @@
+"""One life of a connection to a bus: connect, authenticate, receive, send, all without blocking the reactor.
+
+Knows nothing of our objects. A connection that is lost stays lost: `service` makes the next one. What was waiting to
+be sent is gone with it; nothing is ever sent twice.
+"""
+
+import itertools
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from jeepney import HeaderFields, MessageType
+from jeepney.auth import BEGIN, AuthenticationError, Authenticator
+from jeepney.bus import get_bus
+from jeepney.low_level import Message, SizeLimitError
+
+from crtrd.dbus.answer import TooLarge
+from crtrd.dbus.framing import BrokenStream, Framing
+from crtrd.loop.reactor import HUP, IN, OUT, Reactor
+
+CONNECT_WITHIN = 5_000_000
+"""Microseconds from connect to the end of authentication."""
+LINGER_MS = 200
+"""How long `close` waits for the bus to have read our last replies."""
+MESSAGE_MOST = 16 << 20
+"""Half of what a system bus accepts before it cuts the connection (dbus-daemon(1), max_message_size)."""
+UNSENT_MOST = 64 << 20
+READ_SIZE = 1 << 16
+READS_A_TURN = 8
+
+Reply = Callable[[Message], None]
+
+
+class Connection:
+    """`on_ready` once, then `on_message` for everything but replies to our own calls, `on_lost` at most once."""
+
+    def __init__(
+        self, reactor: Reactor, address: str, *,
+        on_ready: Callable[[], None], on_message: Callable[[Message], None], on_lost: Callable[[str], None],
+    ) -> None:
+        self._reactor, self._address = reactor, address
+        self._on_ready, self._on_message, self._on_lost = on_ready, on_message, on_lost
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+        self._authenticator = Authenticator(enable_fds=True)
+        self._framing = Framing()
+        self._out: deque[memoryview] = deque()
+        self._serials = itertools.count(1)
+        self._waiting: dict[int, Reply] = {}
+        self._deadline = reactor.later(CONNECT_WITHIN, lambda: self._lose("no answer in time"))
+        self._watched_for = 0
+        self.open = True
+        self.ready = False
+
+    def start(self) -> None:
+        """Connect. A failure comes back as `on_lost`, possibly before this returns."""
+        try:
+            self._socket.connect(get_bus(self._address))
+        except (OSError, KeyError, ValueError, RuntimeError) as error:  # jeepney: no address, none that is unix:
+            return self._lose(os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error))
+        self._write(self._authenticator.data_to_send())
+        return self._watch()
+
+    def send(self, message: Message) -> int:
+        """Queue `message`; its serial. Raises TooLarge or what jeepney raises when it cannot be spelled."""
+        serial = next(self._serials)
+        try:
+            data = message.serialise(serial=serial)
+        except SizeLimitError as error:
+            raise TooLarge(str(error)) from error
+        if len(data) > MESSAGE_MOST:
+            text = f"a message of {len(data)} bytes"
+            raise TooLarge(text)
+        if self.open:
+            self._write(data)
+        return serial
+
+    def ask(self, message: Message, then: Reply) -> None:
+        """Send a call and give its reply, return or error, to `then`. Never called when the connection is lost."""
+        if self.open:
+            self._waiting[self.send(message)] = then
+
+    @property
+    def unsent(self) -> bool:
+        return bool(self._out)
+
+    def close(self) -> None:
+        """Leave in peace: what was said has been read by the bus when this returns, or `LINGER_MS` are over.
+
+        Without the wait, bytes that we have not read would reset the connection and our last replies with it.
+        """
+        if not self.open:
+            return
+        rest = b"".join(self._out)
+        self._drop()
+        with suppress(OSError):
+            self._socket.settimeout(LINGER_MS / 1000)
+            self._socket.sendall(rest)
+            self._socket.shutdown(socket.SHUT_WR)
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            while poll.poll(LINGER_MS) and self._socket.recv(READ_SIZE):
+                pass
+        self._socket.close()
+
+    def _drop(self) -> None:
+        self.open = self.ready = False
+        self._deadline.cancel()
+        self._reactor.unwatch(self._socket.fileno())
+        self._out.clear()
+        self._waiting.clear()
+
+    def _lose(self, reason: str) -> None:
+        if self.open:
+            self._drop()
+            self._socket.close()
+            self._on_lost(reason)
+
+    def _lose_soon(self, reason: str) -> None:
+        """Not at once: who sends is in the middle of something."""
+        self._out.clear()
+        self._reactor.soon(lambda: self._lose(reason))
+
+    def _watch(self) -> None:
+        wanted = IN | (OUT if self._out else 0)
+        if self.open and wanted != self._watched_for:
+            self._watched_for = wanted
+            self._reactor.watch(self._socket.fileno(), wanted, self._happened)
+
+    def _happened(self, events: int) -> None:
+        if events & OUT:
+            self._flush()
+        if self.open and events & (IN | HUP | select.EPOLLERR):
+            self._read()
+
+    def _write(self, data: bytes) -> None:
+        idle = not self._out
+        self._out.append(memoryview(data))
+        if idle:
+            self._flush()
+        elif sum(map(len, self._out)) > UNSENT_MOST:
+            self._lose_soon("the bus does not read")
+
+    def _flush(self) -> None:
+        try:
+            while self._out:
+                sent = self._socket.send(self._out[0], socket.MSG_NOSIGNAL)
+                if sent < len(self._out[0]):
+                    self._out[0] = self._out[0][sent:]
+                else:
+                    self._out.popleft()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._lose_soon(os.strerror(error.errno or 0))
+        self._watch()
+
+    def _read(self) -> None:
+        for _ in range(READS_A_TURN):
+            try:
+                data = self._socket.recv(READ_SIZE)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._lose(os.strerror(error.errno or 0))
+                break
+            if not data:
+                self._lose("the bus closed the connection")
+                break
+            try:
+                self._received(data)
+            except (AuthenticationError, BrokenStream) as error:
+                self._lose(str(error))
+            if not self.open or len(data) < READ_SIZE:
+                break
+
+    def _received(self, data: bytes) -> None:
+        if not self.ready:
+            self._authenticator.feed(data)
+            if not self._authenticator.authenticated:
+                return self._write(self._authenticator.data_to_send())
+            self._deadline.cancel()
+            self._write(BEGIN)
+            self.ready = True
+            return self._on_ready()
+        for message in self._framing.feed(data):
+            if self.open:
+                self._arrived(message)
+        return None
+
+    def _arrived(self, message: Message) -> None:
+        kind = message.header.message_type if message.header is not None else None
+        if kind in {MessageType.method_return, MessageType.error}:
+            then = self._waiting.pop(message.header.fields.get(HeaderFields.reply_serial, 0), None)
+            if then is not None:
+                then(message)
+            return
+        self._on_message(message)

@@ -1,0 +1,255 @@
+"""Calls in, answers out, without a socket: finds the object and the member, asks control, translates its answer.
+
+Control checks access before it looks at arguments; the standard interfaces, which have no verb of their own, borrow
+the refusal of a reading verb, so that there is no member a stranger learns anything from.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from jeepney import HeaderFields
+from jeepney.low_level import Message
+
+from crtrd import names
+from crtrd.control.verbs import Caller, Control
+from crtrd.dbus import interface as declared
+from crtrd.dbus import objects
+from crtrd.dbus.answer import FREEDESKTOP_ERROR, TRANSLATION_FAULTS, Answer, Send
+from crtrd.dbus.interface import Interface, Member
+from crtrd.dbus.manager import BY_NAME, MANAGER, PAGE_MOST, Method, page_of, view_of
+from crtrd.dbus.objects import INTERFACES, OWN, RUNS_KEPT, Kind, Node
+from crtrd.dbus.values import Variant, cron_path, run_path
+from crtrd.errors import RequestError
+
+PENDING_MOST = 1000
+"""Calls that may wait for their answer at once; further ones are refused."""
+REPLY_MOST = 900_000
+"""Bytes that a page of a list may take: 1 MiB less what the message itself needs."""
+
+Properties = dict[str, Variant]
+Then = Callable[[object], None]
+
+
+class Dispatcher:
+    """Answers method calls."""
+
+    def __init__(self, control: Control, on_trouble: Callable[[str], None]) -> None:
+        self.pending = 0
+        self._control = control
+        self._on_trouble = on_trouble
+        self._standard: dict[tuple[str, str], Callable[[Answer, Node, Caller], None]] = {
+            (declared.PEER, "Ping"): lambda answer, node, caller: answer.give("", ()),
+            (declared.PEER, "GetMachineId"): lambda answer, node, caller: _machine_id(answer),
+            (declared.INTROSPECTABLE, "Introspect"): self._introspect,
+            (declared.PROPERTIES, "Get"): self._get,
+            (declared.PROPERTIES, "GetAll"): self._get_all,
+            (declared.PROPERTIES, "Set"): self._set,
+            (declared.OBJECT_MANAGER, "GetManagedObjects"): self._managed_objects,
+        }
+
+    def accept(self, call: Message, send: Send) -> Answer:
+        """The answer that `call` is owed, to go out by `send`; until it is given the call counts as pending."""
+        self.pending += 1
+        answer = Answer(call, send, self._on_trouble)
+        answer.done = self._finished
+        return answer
+
+    def handle(self, answer: Answer, caller: Caller) -> None:
+        """Answer an accepted call, now or later."""
+        fields = answer.call.header.fields
+        path, member = fields.get(HeaderFields.path, ""), fields.get(HeaderFields.member, "")
+        wanted = fields.get(HeaderFields.interface)
+        node = objects.locate(path)
+        if self.pending > PENDING_MOST:
+            return answer.error(FREEDESKTOP_ERROR + "LimitsExceeded", "cannot take the call: too many are waiting")
+        if node is None:
+            return answer.error(FREEDESKTOP_ERROR + "UnknownObject", f"cannot find object {path}")
+        found = _find(node, wanted, member)
+        if isinstance(found, str):
+            return answer.error(FREEDESKTOP_ERROR + found, f"cannot call {member}: {path} has no such member")
+        interface, entry = found
+        if fields.get(HeaderFields.signature, "") != entry.signature:
+            return self._refuse_signature(answer, caller, entry)
+        if interface is MANAGER:
+            return self._call(answer, BY_NAME[member], caller)
+        return self._standard[interface.name, member](answer, node, caller)
+
+    def _finished(self) -> None:
+        self.pending -= 1
+
+    def _ask(self, answer: Answer, caller: Caller, verb: str, arguments: tuple[object, ...], then: Then) -> None:
+        """Call control; a refusal is answered here, a value goes on to `then`."""
+
+        def reply(value: object) -> None:
+            if isinstance(value, RequestError):
+                return answer.refuse(value)
+            try:
+                return then(value)
+            except TRANSLATION_FAULTS as fault:
+                return answer.fail(fault)
+
+        try:
+            self._control.call(verb, arguments, caller, reply)
+        except RequestError as refusal:
+            answer.refuse(refusal)
+
+    def _call(self, answer: Answer, method: Method, caller: Caller) -> None:
+        try:
+            arguments = method.arrive(answer.call.body)
+        except TRANSLATION_FAULTS as fault:
+            return answer.fail(fault)
+        if method.paged:
+            return self._page(answer, method, arguments, caller)
+        signature = method.member.reply_signature
+        return self._ask(
+            answer, caller, method.verb, arguments, lambda value: answer.give(signature, method.leave(value))
+        )
+
+    def _page(self, answer: Answer, method: Method, arguments: tuple[object, ...], caller: Caller) -> None:
+        """A page of a list; one that would be too large is asked for again with as many as fit."""
+
+        def leave(value: object) -> None:
+            views, _ = page_of(value)
+            fitting = _fitting(views)
+            if fitting < len(views):
+                return self._page(answer, method, (arguments[0], fitting, arguments[2]), caller)
+            return answer.give(method.member.reply_signature, method.leave(value))
+
+        self._ask(answer, caller, method.verb, arguments, leave)
+
+    def _allowed(self, answer: Answer, caller: Caller, then: Callable[[], None]) -> None:
+        """Go on with `then` if the caller may read the daemon's state."""
+        self._ask(answer, caller, "status", (), lambda _: then())
+
+    def _refuse_signature(self, answer: Answer, caller: Caller, entry: Member) -> None:
+        text = f"cannot call {entry.name}: its arguments are ({entry.signature})"
+        self._allowed(answer, caller, lambda: answer.error(FREEDESKTOP_ERROR + "InvalidArgs", text))
+
+    # The standard interfaces
+
+    def _introspect(self, answer: Answer, node: Node, caller: Caller) -> None:
+        def give(children: list[str]) -> None:
+            answer.give("s", (declared.to_xml(INTERFACES[node.kind], children),))
+
+        def below(value: object) -> None:
+            # A stranger sees the interfaces, which are public, and no object below.
+            give([] if isinstance(value, RequestError) else [str(view["id"]) for view in page_of(value)[0]])
+
+        match node.kind:
+            case Kind.CRONS:
+                self._control.call("list_crons", ({}, PAGE_MOST, ""), caller, below)
+            case Kind.RUNS:
+                self._control.call("list_runs", ({}, RUNS_KEPT, ""), caller, below)
+            case _:
+                give(list(node.children))
+
+    def _get(self, answer: Answer, node: Node, caller: Caller) -> None:
+        interface, name = answer.call.body
+
+        def give(values: Properties) -> None:
+            if name not in values:
+                return answer.error(FREEDESKTOP_ERROR + "UnknownProperty", f"cannot read {name}: no such property")
+            return answer.give("v", (values[name],))
+
+        self._properties(answer, node, interface, caller, give)
+
+    def _get_all(self, answer: Answer, node: Node, caller: Caller) -> None:
+        self._properties(answer, node, answer.call.body[0], caller, lambda values: answer.give("a{sv}", (values,)))
+
+    def _set(self, answer: Answer, node: Node, caller: Caller) -> None:
+        interface, name, _ = answer.call.body
+
+        def refuse(values: Properties) -> None:
+            error = "PropertyReadOnly" if name in values else "UnknownProperty"
+            answer.error(FREEDESKTOP_ERROR + error, f"cannot set {name}: properties change through methods only")
+
+        self._properties(answer, node, interface, caller, refuse)
+
+    def _properties(
+        self, answer: Answer, node: Node, interface: str, caller: Caller, then: Callable[[Properties], None]
+    ) -> None:
+        own = OWN.get(node.kind)
+        known = {entry.name for entry in INTERFACES[node.kind]}
+        if interface and interface not in known:
+            return answer.error(FREEDESKTOP_ERROR + "UnknownInterface", f"cannot find interface {interface} here")
+        if own is None or (interface and interface != own.name):
+            return then({})
+        if own is MANAGER:
+            return self._allowed(answer, caller, lambda: then(objects.manager_properties(self._control.properties())))
+        if own is objects.CRON:
+            verb, read = "get_cron", objects.cron_properties
+        else:
+            verb, read = "get_run", objects.run_properties
+        return self._ask(answer, caller, verb, (node.id,), lambda view: then(read(view_of(view))))
+
+    def _managed_objects(self, answer: Answer, node: Node, caller: Caller) -> None:
+        found: dict[str, dict[str, Properties]] = {}
+
+        def runs(value: object) -> None:
+            found.update(_managed(page_of(value)[0], run_path, objects.RUN, objects.run_properties))
+            if node.kind is Kind.ROOT:
+                own = objects.manager_properties(self._control.properties())
+                found[names.BUS_PATH] = {MANAGER.name: own}
+            answer.give("a{oa{sa{sv}}}", (found,))
+
+        def crons(value: object) -> None:
+            views, onward = page_of(value)
+            found.update(_managed(views, cron_path, objects.CRON, objects.cron_properties))
+            if onward:
+                return self._ask(answer, caller, "list_crons", ({}, PAGE_MOST, onward), crons)
+            return self._ask(answer, caller, "list_runs", ({}, RUNS_KEPT, ""), runs)
+
+        self._ask(answer, caller, "list_crons", ({}, PAGE_MOST, ""), crons)
+
+
+def _find(node: Node, wanted: str | None, member: str) -> tuple[Interface, Member] | str:
+    """The member that a call means, or the freedesktop error it deserves. The interface may be left out."""
+    here = [entry for entry in INTERFACES[node.kind] if wanted is None or entry.name == wanted]
+    if not here:
+        return "UnknownInterface"
+    for interface in reversed(here):  # ours comes last and has precedence
+        for method in interface.methods:
+            if method.name == member:
+                return interface, method
+    return "UnknownMethod"
+
+
+def _managed(
+    views: list[Mapping[str, object]], path: Callable[[str], str], interface: Interface,
+    properties: Callable[[Mapping[str, object]], Properties],
+) -> dict[str, dict[str, Properties]]:
+    return {path(str(view["id"])): {interface.name: properties(view)} for view in views}
+
+
+def _fitting(views: list[Mapping[str, object]]) -> int:
+    """How many of the views, from the first, a reply may carry; at least one."""
+    total = 0
+    for index, view in enumerate(views):
+        total += sum(_weight(name) + _weight(value) + 16 for name, value in view.items())
+        if total > REPLY_MOST:
+            return max(index, 1)
+    return len(views)
+
+
+def _weight(value: object) -> int:
+    """About as many bytes as `value` takes on the bus, rather too many: a character is at most three or four."""
+    weight = 8
+    match value:
+        case str():
+            weight += len(value) if value.isascii() else 4 * len(value)
+        case bytes():
+            weight += len(value)
+        case Mapping():
+            weight += sum(_weight(key) + _weight(inner) + 8 for key, inner in value.items())
+        case list() | tuple():
+            weight += sum(_weight(inner) for inner in value)
+        case _:
+            pass
+    return weight
+
+
+def _machine_id(answer: Answer) -> None:
+    try:
+        answer.give("s", (Path("/etc/machine-id").read_text(encoding="ascii").strip(),))
+    except (OSError, ValueError):
+        answer.error(FREEDESKTOP_ERROR + "FileNotFound", "cannot read the machine id")
