@@ -17,6 +17,9 @@ class Limits:
 
     boot_id: str
     max_runs_at_once: int = 32
+    """0: start nothing (leaving, stopping, drained)."""
+    own_clock: bool = True
+    """False: `clock = "external"`, instants of schedules are not served, only requests."""
     pools: tuple[tuple[str, int], ...] = field(default=())
 
 

@@ -8,8 +8,8 @@ that is raised undoes what this event has put (the engine wraps each request in 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from crtrd.core import requests, running
-from crtrd.core.cron import Cron
+from crtrd.core import reports, requests, running
+from crtrd.core.cron import Cron, PausedBy, State
 from crtrd.core.effects import Answer, Effect, PutCron, PutRun, StopRun
 from crtrd.core.events import (
     ArmRequested,
@@ -37,6 +37,7 @@ from crtrd.core.occurrence import Occurrence, Origin, Reason, Result, Status, oc
 from crtrd.core.owing import accept, owe_due, plan
 from crtrd.core.starting import start_waiting
 from crtrd.core.timetable import timetable
+from crtrd.errors import ScheduleError
 
 
 def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
@@ -49,12 +50,12 @@ def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
 def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # noqa: PLR0912 - one arm per event
     match event:
         case WokeUp():
-            yield from _owe_all(event.at, facts, Reason.DOWNTIME)
+            yield from _owe_all(event.at, facts, limits, Reason.DOWNTIME)
         case ClockSet():
             yield from _replan(event.at, facts)
-            yield from _owe_all(event.at, facts, Reason.CLOCK_JUMP)
+            yield from _owe_all(event.at, facts, limits, Reason.CLOCK_JUMP)
         case DaemonStarted():
-            yield from _daemon_started(event, facts)
+            yield from _daemon_started(event, facts, limits)
         case RunHeld():
             yield from running.run_held(event, facts)
         case LaunchFailed():
@@ -87,25 +88,42 @@ def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # 
             yield from requests.kill(event, facts)
 
 
-def _owe_all(now: int, facts: Facts, why_missed: Reason) -> Iterator[Effect]:
-    for cron in facts.crons_due(now):
+def _owe_all(now: int, facts: Facts, limits: Limits, why_missed: Reason) -> Iterator[Effect]:
+    for cron in facts.crons_due(now) if limits.own_clock else ():
+        try:
+            timetable(cron)
+        except (ScheduleError, ValueError) as error:
+            yield from _park(cron, f"its schedule cannot be used: {error}")
+            continue
         yield from owe_due(cron, now, facts, why_missed)
+
+
+def _park(cron: Cron, note: str) -> Iterator[Effect]:
+    """A stored schedule that this version or this host cannot use stops its own cron and no other."""
+    paused = replace(cron, state=State.PAUSED, paused_by=PausedBy.FAILURE, note=note, next_at=None)
+    yield PutCron(paused)
+    yield reports.cron_event("paused", paused, f"paused: {note}", priority=reports.WARNING)
 
 
 def _replan(now: int, facts: Facts) -> Iterator[Effect]:
     """After a step back: what was planned in the other time is planned anew; rows already there are stepped over."""
     for cron in facts.crons_ahead(now):
+        try:
+            timetable(cron)
+        except (ScheduleError, ValueError) as error:
+            yield from _park(cron, f"its schedule cannot be used: {error}")
+            continue
         moved = replace(cron, considered=now, after_end_at=now if cron.after_end_at else None)
         yield PutCron(moved)
         yield from plan(moved, now, facts)
 
 
-def _daemon_started(event: DaemonStarted, facts: Facts) -> Iterator[Effect]:
+def _daemon_started(event: DaemonStarted, facts: Facts, limits: Limits) -> Iterator[Effect]:
     yield from _replan(event.at, facts)
     for cron in facts.crons_scheduled():
         if cron.last_boot != event.boot_id:
             yield from _booted(cron, event, facts)
-    yield from _owe_all(event.at, facts, Reason.DOWNTIME)
+    yield from _owe_all(event.at, facts, limits, Reason.DOWNTIME)
 
 
 def _booted(cron: Cron, event: DaemonStarted, facts: Facts) -> Iterator[Effect]:

@@ -35,6 +35,8 @@ from crtrd.core.owing import refuse
 
 def start_waiting(now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Start whatever is due and may run: called after everything that can free a place or make something due."""
+    if limits.max_runs_at_once <= 0:
+        return
     free = limits.max_runs_at_once - facts.live_count()
     waiting = facts.startable(now, max(free, 0) + 1)
     for occurrence in waiting:

@@ -1,6 +1,7 @@
 """One open transaction as the core sees it: facts to ask, records to put. Lives only in the ledger's thread."""
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import assert_never
 
 from peewee import SqliteDatabase
@@ -110,15 +111,20 @@ class Session:
         sql = "SELECT count(*) FROM runs r JOIN crons c ON c.id = r.cron_id WHERE r.phase <> 'ended' AND c.pool = ?"
         return self._count(sql, pool)
 
-    def owed(self, now: int) -> Owed:
+    def owed(self, now: int, *, own_clock: bool = True) -> Owed:
         """What keeps the daemon awake, and what will wake it."""
         due = self._count("SELECT count(*) FROM occurrences WHERE settled_at IS NULL AND status = 'pending' "
                           "AND due_at <= ?", now)
         ahead = self._one(
             "SELECT min(at) FROM (SELECT min(next_at) AS at FROM crons WHERE state = 'active' AND next_at IS NOT NULL "
-            "UNION ALL SELECT min(due_at) FROM occurrences WHERE settled_at IS NULL AND status = 'pending' "
-            "AND due_at > ?)", now)
+            "AND ? UNION ALL SELECT min(due_at) FROM occurrences WHERE settled_at IS NULL AND status = 'pending' "
+            "AND due_at > ?)", own_clock, now)
         return Owed(self.live_count(), due, ahead[0] if ahead else None)
+
+    def undoable(self) -> AbstractContextManager[object]:
+        """A savepoint: what is put inside is taken back when an exception leaves it."""
+        context: AbstractContextManager[object] = self._database.atomic()
+        return context
 
     # records -----------------------------------------------------------------------------------------------------
 

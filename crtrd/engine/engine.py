@@ -1,0 +1,180 @@
+"""The single consumer of events: it takes what has arrived, lets the core decide, commits, and only then acts.
+
+    post(event) ... post(event)          while a commit is under way, events wait: that is the group commit
+         |
+    one transaction in the ledger's thread: for each event, core.handle -> records put, acts kept
+         |  committed
+    executor.perform(acts), alarm set to the next wake-up, next batch
+
+When the ledger fails nothing was written and nothing is done: requests are refused, all other events are kept in
+their order and decided again when the store is back (with growing waits, said once).
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from crtrd.core.effects import Act, Announce, Refuse
+from crtrd.core.events import ClockSet, DaemonStarted, Event, WokeUp
+from crtrd.core.facts import Limits
+from crtrd.core.idle import Owed
+from crtrd.core.scheduler import handle
+from crtrd.engine.crashpoints import reach
+from crtrd.engine.executor import Executor
+from crtrd.errors import Code, LedgerError, RequestError
+from crtrd.ledger.session import Session
+from crtrd.ledger.store import Store
+from crtrd.loop.clock import Alarm
+from crtrd.loop.reactor import IN, Reactor
+
+BATCH = 256
+RETRY_FIRST, RETRY_LONGEST = 200_000, 10_000_000
+ALARM_SLACK = 500_000  # when only the reactor's own timer rings, the alarm's descriptor is this late at most
+ACTS = Act.__args__
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    acts: list[Act]
+    owed: Owed
+
+
+class Engine:
+    """Owns the inbox and the alarm. `limits` may be replaced at any time; it holds from the next batch on."""
+
+    def __init__(self, reactor: Reactor, store: Store, executor: Executor, limits: Limits) -> None:
+        self.reactor, self.store, self.executor, self.limits = reactor, store, executor, limits
+        self.owed: Owed | None = None
+        """As of the last commit; None when it could not be asked."""
+        self.after_batch: Callable[[], None] | None = None
+        self._inbox: deque[Event] = deque()
+        self._in_flight: list[Event] = []
+        self._waits = 0
+        self._alarm = Alarm()
+        self._timer = reactor.later(0, lambda: None)
+        reactor.watch(self._alarm.fd, IN, lambda _: self._rang())
+        reactor.after_turn = self._take_batch
+
+    def post(self, event: Event) -> None:
+        """Hand in an event; it will be decided in order, in this turn or after the commit under way."""
+        self._inbox.append(event)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._inbox or self._in_flight)
+
+    def wake(self) -> None:
+        """Have the core look at the time."""
+        self.post(WokeUp(self.reactor.clock.wall()))
+
+    def close(self) -> None:
+        self.reactor.unwatch(self._alarm.fd)
+        self._alarm.close()
+
+    def probe(self, done: Callable[[Owed | None], None]) -> None:
+        """Ask the ledger afresh what is owed; None when it cannot say."""
+        now, own_clock = self.reactor.clock.wall(), self.limits.own_clock
+        self.store.submit(
+            lambda session: session.owed(now, own_clock=own_clock),
+            lambda value: done(None if isinstance(value, LedgerError) else value))
+
+    # one batch ---------------------------------------------------------------------------------------------------
+
+    def _take_batch(self) -> None:
+        if self._in_flight or not self._inbox or self._waits:
+            return
+        self._in_flight = [self._inbox.popleft() for _ in range(min(len(self._inbox), BATCH))]
+        batch, limits, now = tuple(self._in_flight), self.limits, self.reactor.clock.wall()
+        self.store.submit(lambda session: decide(batch, session, limits, now), self._decided)
+
+    def _decided(self, value: Decided | LedgerError) -> None:
+        batch, self._in_flight = self._in_flight, []
+        if isinstance(value, LedgerError):
+            self._ledger_failed(batch, value)
+            return
+        reach("commit.after")
+        if self._waits:
+            self._ledger_is_back()
+        self.owed = value.owed
+        self.executor.perform(value.acts)
+        self._set_alarm(value.owed.next_wake)
+        if self.after_batch is not None:
+            self.after_batch()
+
+    def _ledger_failed(self, batch: list[Event], error: LedgerError) -> None:
+        self.owed = None
+        kept = []
+        for event in batch:
+            ticket = getattr(event, "ticket", None)
+            if ticket is not None:
+                self.executor.perform([Refuse(ticket, Code.LEDGER_UNAVAILABLE, str(error))])
+            elif not isinstance(event, WokeUp):
+                kept.append(event)
+        self._inbox.extendleft(reversed(kept))
+        if not self._waits:
+            self.executor.perform([Announce("ledger.unavailable", f"{error}; nothing starts until it is back",
+                                            {}, 3)])
+        self._waits += 1
+        delay = min(RETRY_FIRST * 2 ** min(self._waits, 16), RETRY_LONGEST)
+        self.reactor.later(delay, self._try_again)
+
+    def _try_again(self) -> None:
+        now = self.reactor.clock.wall()
+        if not self._inbox:
+            self._inbox.append(WokeUp(now))
+        waits, self._waits = self._waits, 0
+        self._take_batch()
+        self._waits = waits
+
+    def _ledger_is_back(self) -> None:
+        self._waits = 0
+        self.executor.perform([Announce("ledger.available", "the ledger is back", {}, 5)])
+
+    # time --------------------------------------------------------------------------------------------------------
+
+    def _set_alarm(self, instant: int | None) -> None:
+        """The alarm follows the wall clock; a timer on the monotonic clock stands behind it."""
+        self._alarm.set(instant)
+        self._timer.cancel()
+        if instant is not None:
+            delay = instant - self.reactor.clock.wall()
+            self._timer = self.reactor.later(max(delay, 0) + ALARM_SLACK, self.wake)
+
+    def _rang(self) -> None:
+        now = self.reactor.clock.wall()
+        self.post(ClockSet(now) if self._alarm.clock_was_set() else WokeUp(now))
+
+
+def decide(batch: tuple[Event, ...], session: Session, limits: Limits, now: int) -> Decided:
+    """Let the core decide a batch inside the open transaction. Runs in the ledger's thread."""
+    acts: list[Act] = []
+    for event in batch:
+        ticket = getattr(event, "ticket", None)
+        if ticket is None:
+            acts += _apply(event, session, limits)
+            continue
+        try:
+            with session.undoable():
+                acts += _apply(event, session, limits)
+        except RequestError as error:
+            acts.append(Refuse(ticket, error.code, str(error)))
+    if any(isinstance(event, DaemonStarted) for event in batch):
+        session.take_over_leases()
+    owed = session.owed(now, own_clock=limits.own_clock)
+    reach("commit.before")
+    return Decided(acts, owed)
+
+
+def _apply(event: Event, session: Session, limits: Limits) -> list[Act]:
+    acts: list[Act] = []
+    for effect in handle(event, session, limits):
+        if isinstance(effect, ACTS):
+            acts.append(effect)
+        else:
+            session.put(effect)
+    return acts
+
+
+def without_starts(limits: Limits) -> Limits:
+    """The same limits for a daemon that starts nothing more."""
+    return replace(limits, max_runs_at_once=0)

@@ -1,0 +1,128 @@
+"""Carries out the core's acts, after their commit: children, answers, announcements. What comes of them is an event.
+
+Owns the tickets of waiting callers and the timeout timers of released runs. Decides nothing.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+from crtrd.core.effects import (
+    Act,
+    Announce,
+    Answer,
+    CloseGate,
+    OpenGate,
+    Refuse,
+    SignalRun,
+    Spawn,
+    StopRun,
+)
+from crtrd.core.events import Event, LaunchFailed, RunEnded, TimeoutReached
+from crtrd.engine.context import plan_for
+from crtrd.engine.crashpoints import reach
+from crtrd.errors import LaunchError, RequestError
+from crtrd.loop.reactor import Reactor, Timer
+from crtrd.supervision.supervisor import Supervisor
+
+MINUTE = 60_000_000
+Listener = Callable[[Announce], None]
+Reply = Callable[[object], None]
+
+
+class Executor:
+    """`post` hands events to the engine; `supervisor` is given later because its reports go through `report`."""
+
+    def __init__(self, reactor: Reactor, *, home: str | None, head: int) -> None:
+        self.reactor, self._home, self.head = reactor, home, head
+        self.post: Callable[[Event], None] = lambda _: None
+        self.supervisor: Supervisor | None = None
+        self.listeners: list[Listener] = []
+        self._tickets: dict[int, Reply] = {}
+        self._numbers = itertools.count(1)
+        self._timeouts: dict[str, Timer] = {}
+        self._deferred_said: int | None = None
+
+    def ticket(self, reply: Reply) -> int:
+        """A number under which `reply` gets the answer (a value or a RequestError), once."""
+        number = next(self._numbers)
+        self._tickets[number] = reply
+        return number
+
+    @property
+    def unanswered(self) -> int:
+        return len(self._tickets)
+
+    def report(self, event: Event) -> None:
+        """What supervision saw: on to the engine."""
+        if isinstance(event, RunEnded | LaunchFailed):
+            reach("ended.before")
+            if timer := self._timeouts.pop(event.run_id, None):
+                timer.cancel()
+        self.post(event)
+
+    def perform(self, acts: Iterable[Act]) -> None:
+        for act in acts:
+            self._perform(act)
+
+    def _perform(self, act: Act) -> None:
+        supervisor = self.supervisor
+        match act:
+            case Announce():
+                self._announce(act)
+            case Answer(ticket, value):
+                self._reply(ticket, value)
+            case Refuse(ticket, code, message):
+                self._reply(ticket, RequestError(code, message))
+            case Spawn():
+                self._spawn(act)
+            case OpenGate(run_id, timeout):
+                reach("gate.before")
+                self.time_out_after(run_id, timeout)
+                if supervisor:
+                    supervisor.release(run_id)
+                reach("gate.after")
+            case CloseGate(run_id):
+                if supervisor:
+                    supervisor.withhold(run_id)
+            case StopRun(run_id, grace):
+                if supervisor:
+                    supervisor.stop(run_id, grace)
+            case SignalRun(run_id, signal):
+                if supervisor:
+                    supervisor.signal(run_id, signal)
+            case _:
+                assert_never(act)
+
+    def time_out_after(self, run_id: str, delay: int) -> None:
+        """Report TimeoutReached for the run after `delay` microseconds of the monotonic clock."""
+        clock = self.reactor.clock
+        timer = self.reactor.later(delay, lambda: self.post(TimeoutReached(clock.wall(), run_id)))
+        self._timeouts[run_id] = timer
+
+    def _spawn(self, act: Spawn) -> None:
+        reach("spawn.before")
+        try:
+            plan = plan_for(act.run, act.cron, home=self._home, head=self.head)
+        except LaunchError as error:
+            now = self.reactor.clock.wall()
+            self.post(LaunchFailed(now, act.run.id, error.stage, error.errno, str(error), shortage=False))
+            return
+        if self.supervisor:
+            self.supervisor.start(plan)
+        reach("spawn.after")
+
+    def _reply(self, ticket: int, value: object) -> None:
+        reach("answer.before")
+        if reply := self._tickets.pop(ticket, None):
+            reply(value)
+        reach("answer.after")
+
+    def _announce(self, event: Announce) -> None:
+        if event.kind == "cron.capacity.deferred":
+            now = self.reactor.clock.mono()
+            if self._deferred_said is not None and now - self._deferred_said < MINUTE:
+                return
+            self._deferred_said = now
+        for listener in self.listeners:
+            listener(event)
