@@ -1,0 +1,221 @@
+"""The door to the service manager: transient units through pystemd.
+
+pystemd is imported only here, only when it is first needed, and used only in one worker thread (worker.py). Which
+properties make which unit is told in transient.py.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from crtrd.errors import ManagerError
+from crtrd.loop.reactor import Reactor
+from crtrd.names import SERVICE_UNIT, WAKE_UNIT
+from crtrd.systemd.probe import ask_for_life
+from crtrd.systemd.transient import LATEST, Property, calendar_text, scope, unit_path, wake_timer
+from crtrd.systemd.worker import Worker
+
+DEADLINE = 10_000_000
+"""Microseconds within which a request is answered."""
+CALL_SECONDS = 2
+"""The longest wait of one call, during which Python's global lock is held: see probe.py for why it hardly ever is."""
+JOB_SECONDS = 2.0
+STEP_SECONDS = 0.002
+DESTINATION = b"org.freedesktop.systemd1"
+ROOT = b"/org/freedesktop/systemd1"
+EXISTS, NO_SUCH_UNIT = "UnitExists", "NoSuchUnit"
+
+T = TypeVar("T")
+
+
+class _Refused(ManagerError):
+    """The manager's own error reply; `name` is the last part of its D-Bus name."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class Manager:
+    """Each `done` is called once, in the reactor's thread, unless `close` comes first."""
+
+    def __init__(self, reactor: Reactor, *, user: bool) -> None:
+        self._clock = reactor.clock
+        self._user = user
+        self._worker = Worker(reactor, "service manager", DEADLINE)
+        # sd-bus reads it when it makes a call; its own default of 25 s would hold the whole daemon up
+        os.environ.setdefault("SYSTEMD_BUS_TIMEOUT", str(CALL_SECONDS))
+
+    def arm_wake(self, instant_us: int, done: Callable[[int | ManagerError | None], None]) -> None:
+        """Have the service started at `instant_us`, in place of any earlier wake-up.
+
+        `done` gets the instant that the manager itself names when it is asked afterwards, which is the one wanted
+        (or LATEST, for one beyond systemd's calendar), or an error. An instant that has passed is an error.
+        """
+        instant = min(instant_us, LATEST)
+
+        def work(connection: _Connection) -> int | None:
+            if instant <= self._clock.wall():
+                message = f"cannot arm {WAKE_UNIT}: {calendar_text(instant)} has passed"
+                raise ManagerError(message)
+            connection.replace_transient(WAKE_UNIT, wake_timer(instant))
+            connection.wait_active(WAKE_UNIT, lambda: self._clock.wall() > instant)
+            starts = os.fsdecode(connection.get(WAKE_UNIT, "Timer", "Unit", b"s"))
+            if starts != SERVICE_UNIT:
+                message = f"cannot arm {WAKE_UNIT}: it would start {starts}, its drop-in with Unit= is missing"
+                raise ManagerError(message)
+            named = connection.get(WAKE_UNIT, "Timer", "NextElapseUSecRealtime", b"t")
+            if named != instant:
+                message = f"cannot arm {WAKE_UNIT}: asked for {instant}, the manager names {named}"
+                raise ManagerError(message)
+            return instant
+
+        self._ask(work, done)
+
+    def disarm_wake(self, done: Callable[[ManagerError | None], None]) -> None:
+        """No wake-up any more; `done` gets None also where there was none."""
+        self._ask(lambda connection: connection.stop(WAKE_UNIT), done)
+
+    def start_scope(
+        self, name: str, pid: int, properties: Mapping[str, str | int], done: Callable[[str | ManagerError], None]
+    ) -> None:
+        """Move the process into a transient scope; `done` gets its control group, as /proc/PID/cgroup names it.
+
+        Raises ValueError for a property that crtrd does not know.
+        """
+        wanted = scope(pid, properties)
+
+        def work(connection: _Connection) -> str:
+            connection.start_transient(name, wanted)
+            connection.wait_active(name)
+            return os.fsdecode(connection.get(name, "Scope", "ControlGroup", b"s"))
+
+        self._ask(work, done)
+
+    def close(self) -> None:
+        self._worker.close(CALL_SECONDS)
+
+    def _ask(self, work: Callable[["_Connection"], T], done: Callable[[T | ManagerError], None]) -> None:
+        def connected() -> T:
+            with _connect(user=self._user, closed=self._worker.closed) as connection:
+                return work(connection)
+
+        self._worker.ask(connected, done)
+
+
+class _Connection:
+    """Calls on one connection to the bus; lives in the worker and for one request."""
+
+    def __init__(self, bus: Any, marshal: Callable[[bytes, list[Any]], list[Any]], closed: threading.Event) -> None:  # noqa: ANN401  pystemd has no types
+        self._bus, self._marshal, self._closed = bus, marshal, closed
+
+    def start_transient(self, name: str, properties: Sequence[Property]) -> None:
+        arguments = [*self._marshal(b"ss", [name.encode(), b"fail"]), (ord("a"), b"(sv)")]
+        for key, signature, value in properties:
+            arguments += [(ord("r"), b"sv"), (ord("s"), key.encode()), (ord("v"), signature)]
+            arguments += [*self._marshal(signature, [_native(value)]), (-1, None), (-1, None)]
+        arguments += [(-1, None), (ord("a"), b"(sa(sv))"), (-1, None)]
+        self._call(b"StartTransientUnit", arguments)
+
+    def replace_transient(self, name: str, properties: Sequence[Property]) -> None:
+        """A transient unit can be made only where none of its name is loaded, and one goes only after its stop job."""
+        for _ in self._attempts():
+            try:
+                self.start_transient(name, properties)
+            except _Refused as refusal:
+                if refusal.name != EXISTS:
+                    raise
+                self.stop(name)
+            else:
+                return
+        message = f"cannot replace {name}: the old one does not go away (is there a unit file of that name?)"
+        raise ManagerError(message)
+
+    def stop(self, name: str) -> None:
+        """Stop the unit, forget its failure, and wait until it is inactive. No unit, nothing to do."""
+        for method, arguments in ((b"StopUnit", [name.encode(), b"replace"]), (b"ResetFailedUnit", [name.encode()])):
+            try:
+                self._call(method, self._marshal(b"s" * len(arguments), arguments))
+            except _Refused as refusal:
+                if refusal.name != NO_SUCH_UNIT:
+                    raise
+        self._wait_state(name, {"inactive", "failed"})
+
+    def wait_active(self, name: str, in_vain: Callable[[], bool] = lambda: False) -> None:
+        """Raises ManagerError when it does not become active, at once when it has failed or `in_vain` says so."""
+        self._wait_state(name, {"active"}, in_vain)
+
+    def get(self, name: str, interface: str, key: str, signature: bytes) -> Any:  # noqa: ANN401  of the signature's type
+        full = b"org.freedesktop.systemd1." + interface.encode()
+        with _errors_of_pystemd():
+            return self._bus.get_property(DESTINATION, unit_path(name), full, key.encode(), signature)
+
+    def _call(self, method: bytes, arguments: list[Any]) -> None:
+        with _errors_of_pystemd():
+            self._bus.call_method(DESTINATION, ROOT, b"org.freedesktop.systemd1.Manager", method, arguments)
+
+    def _wait_state(self, name: str, states: set[str], in_vain: Callable[[], bool] = lambda: False) -> None:
+        found = ""
+        for _ in self._attempts():
+            found = self.get(name, "Unit", "ActiveState", b"s").decode()
+            if found in states:
+                return
+            if found == "failed" or in_vain():
+                break
+        message = f"cannot have {name} {' or '.join(sorted(states))}: it is {found}"
+        raise ManagerError(message)
+
+    def _attempts(self) -> Iterator[None]:
+        """Turns with a short pause in between, for JOB_SECONDS; the jobs awaited here take a millisecond or two."""
+        for _ in range(int(JOB_SECONDS / STEP_SECONDS)):
+            yield
+            if self._closed.wait(STEP_SECONDS):
+                message = "cannot finish a request to the service manager: closed"
+                raise ManagerError(message)
+
+
+@contextmanager
+def _connect(*, user: bool, closed: threading.Event) -> Iterator[_Connection]:
+    """A connection per request: a bus that was started anew in the meantime is met like any other."""
+    ask_for_life(os.environ, user=user, patience=CALL_SECONDS)
+    try:
+        from pystemd.dbuslib import DBus, apply_signature  # noqa: PLC0415  50 ms that only some lives need
+    except ImportError as error:
+        message = f"cannot reach the service manager: {error}"
+        raise ManagerError(message) from error
+    bus = DBus(user_mode=user)
+    with _errors_of_pystemd():
+        bus.open()
+    try:
+        yield _Connection(bus, apply_signature, closed)
+    finally:
+        bus.close()
+
+
+@contextmanager
+def _errors_of_pystemd() -> Iterator[None]:
+    from pystemd.dbusexc import DBusBaseError  # noqa: PLC0415  see _connect
+
+    try:
+        yield
+    except DBusBaseError as error:
+        # pystemd keeps the D-Bus name only of errors that it has no class for
+        name = os.fsdecode(error.err_name) or type(error).__name__.removeprefix("DBus").removesuffix("Error")
+        text = os.fsdecode(error.err_message) or os.strerror(abs(error.errno))
+        message = f"cannot reach the service manager: {text}"
+        raise _Refused(name.rpartition(".")[2], message) from error
+
+
+def _native(value: Any) -> Any:  # noqa: ANN401  a property's value
+    """sd-bus wants bytes where Python has text."""
+    match value:
+        case str():
+            return value.encode()
+        case list():
+            return [_native(item) for item in value]
+        case tuple():
+            return tuple(_native(item) for item in value)
+        case _:
+            return value
