@@ -16,10 +16,12 @@ cron.occurrence.skipped cron.occurrence.missed cron.occurrence.settled cron.run.
 cron.run.unobserved cron.run.abandoned cron.capacity.deferred cron.failure.escalated cron.escalation.spawn_failed
 cron.recovered outbox.delivered outbox.retrying outbox.dead auth.denied
 """.split()
+OWN = {LOST, "ledger.available", "ledger.unavailable"}
+"""What became necessary beyond that list: the troubles of the ledger and of the journal itself."""
 
 
 def test_every_kind_of_the_contract_has_an_id():
-    assert set(MESSAGE_IDS) == {*CONTRACT, LOST}
+    assert set(MESSAGE_IDS) == {*CONTRACT, *OWN}
 
 
 def test_ids_are_distinct_ids_of_128_bits():
