@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crtrd.errors import ScheduleError
-from crtrd.schedule.days import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, Days, Plan, repeat_weekdays
-from crtrd.schedule.days import times_of
+from crtrd.schedule.days import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, Days, Plan, repeat_weekdays, times_of
 from crtrd.schedule.zone import LAST_YEAR, MINUTE, SECOND
 
 _SHORTHANDS: Mapping[str, str] = {
@@ -154,7 +153,8 @@ def _micros(text: str) -> tuple[int, ...]:
         return tuple(range(0, MINUTE, SECOND))
     values: set[int] = set()
     for item in _items(text):
-        chosen = _chosen(_component("second", item, 0, MINUTE - 1, _SECONDS, SECOND), MINUTE - 1)
+        component = _component("second", item, 0, MINUTE - 1, pattern=_SECONDS, scale=SECOND)
+        chosen = _chosen(component, MINUTE - 1)
         if len(values) + len(chosen) > _MOST_SECONDS:
             raise ValueError(f"second: more than {_MOST_SECONDS} instants in a minute")
         values.update(chosen)
@@ -188,7 +188,7 @@ def _chosen(component: tuple[int, int | None, int], high: int) -> range:
 
 
 def _component(
-    name: str, item: str, low: int, high: int, pattern: re.Pattern[str] = _WHOLE, scale: int = 1
+    name: str, item: str, low: int, high: int, *, pattern: re.Pattern[str] = _WHOLE, scale: int = 1
 ) -> tuple[int, int | None, int]:
     """Return (start, stop, step) of one item; step 0 and stop None for a single value."""
     found = pattern.fullmatch(item)

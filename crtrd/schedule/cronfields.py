@@ -67,9 +67,7 @@ def parse_cron(text: str, salt: str = "") -> CronPlan:
     if len(texts) < len(FIELDS):
         missing = FIELDS[len(texts)]
         raise ScheduleError(text, missing.name, f"this field is missing, only {len(texts)} are there")
-    minutes, hours, days, months, weekdays = (
-        _mask(index, part, text, salt) for index, part in enumerate(texts)
-    )
+    minutes, hours, days, months, weekdays = (_mask(index, part, text, salt) for index, part in enumerate(texts))
     # Debian: a day field that starts with * narrows the other; two plain ones widen each other
     either = not (texts[2].startswith("*") or texts[4].startswith("*"))
     plan = Plan(_days(days, months, weekdays, either), times_of(hours, minutes))

@@ -26,9 +26,7 @@ class Verdict:
     detail: str
 
 
-def explain(
-    at: int, parts: tuple[Stream, ...], merged: Stream, allowed: Allowed | None, top: Stream
-) -> Verdict:
+def explain(at: int, parts: tuple[Stream, ...], merged: Stream, allowed: Allowed | None, top: Stream) -> Verdict:
     """Say whether `at` is an instant of `top`, and why. The others are the layers below it."""
     if top.last_upto(at) == at:
         nominal = top.nominal(at) if isinstance(top, Jittered) else at
@@ -40,9 +38,9 @@ def explain(
     if merged.last_upto(at) == at:
         return _why_dropped(at, allowed, top)
     for part in parts:
-        verdict = _why_silent(at, part) if isinstance(part, WallClock) else None
-        if verdict is not None:
-            return verdict
+        silent = _why_silent(at, part) if isinstance(part, WallClock) else None
+        if silent is not None:
+            return silent
     if not parts:
         return _not_due("not-scheduled", "the cron has no schedule that names instants")
     return _not_due("not-scheduled", "no schedule names this instant")

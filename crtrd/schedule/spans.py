@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from crtrd.errors import ScheduleError
 from crtrd.schedule.zone import DAY, END, HOUR, MINUTE, SECOND, load_zone
 
+MILLISECOND = 1000
 WEEK = 7 * DAY
 #: systemd.time(7): a year has 365.25 days and a month is a twelfth of it.
 YEAR = 31_557_600 * SECOND
@@ -18,7 +19,7 @@ LONGEST = 1000 * YEAR
 
 _UNITS: dict[str, int] = {
     **dict.fromkeys(("us", "usec", "µs", "μs"), 1),
-    **dict.fromkeys(("ms", "msec"), 1000),
+    **dict.fromkeys(("ms", "msec"), MILLISECOND),
     **dict.fromkeys(("", "s", "sec", "second", "seconds"), SECOND),
     **dict.fromkeys(("m", "min", "minute", "minutes"), MINUTE),
     **dict.fromkeys(("h", "hr", "hour", "hours"), HOUR),
@@ -80,8 +81,8 @@ def format_span(us: int) -> str:
             words.append(f"{number}{name}")
     if rest >= SECOND:
         words.append(_decimal(rest, SECOND) + "s")
-    elif rest >= 1000:
-        words.append(_decimal(rest, 1000) + "ms")
+    elif rest >= MILLISECOND:
+        words.append(_decimal(rest, MILLISECOND) + "ms")
     elif rest:
         words.append(f"{rest}us")
     return sign + " ".join(words)
@@ -119,9 +120,7 @@ def parse_wall(text: str) -> tuple[int, int | None]:
     return wall, -offset if found[9] == "-" else offset
 
 
-def parse_instant(
-    text: str, timezone: str, *, dst_gap: str = "auto", dst_overlap: str = "auto"
-) -> int:
+def parse_instant(text: str, timezone: str, *, dst_gap: str = "auto", dst_overlap: str = "auto") -> int:
     """Return the instant that `text` names; without an offset it is local to `timezone`.
 
     A local time that the clock skips is the instant right after the gap, unless `dst_gap` is

@@ -128,9 +128,7 @@ class _Draft:
 
     def _at(self, text: str, rest: str) -> Stream:
         try:
-            instant = parse_instant(
-                rest, self.zone.name, dst_gap=self.gap.value, dst_overlap=self.overlap.value
-            )
+            instant = parse_instant(rest, self.zone.name, dst_gap=self.gap.value, dst_overlap=self.overlap.value)
         except ScheduleError as error:
             raise ScheduleError(text, error.field, error.reason) from None
         return Fixed((instant,))
@@ -187,16 +185,16 @@ def compile_schedule(
     draft = _Draft(zone, anchor, salt, _gap(dst_gap), _overlap(dst_overlap))
     parts = _combine([part for part in map(draft.read, texts) if part is not None])
     merged = top = merge(parts)
-    allowed = _allow(merged, zone, starts_at, expires_at, excludes, exclude_dates)
+    allowed = _allow(
+        merged, zone, starts_at=starts_at, expires_at=expires_at, excludes=excludes, exclude_dates=exclude_dates
+    )
     if allowed is not None:
         top = allowed
     if jitter_us < 0:
         raise ScheduleError(str(jitter_us), "jitter", "it is negative")
     if jitter_us:
         top = Jittered(top, jitter_us, salt, END if allowed is None else allowed.expires)
-    return Schedule(
-        tuple(texts), draft.on_boot, draft.after_end_us, zone, parts, merged, allowed, top
-    )
+    return Schedule(tuple(texts), draft.on_boot, draft.after_end_us, zone, parts, merged, allowed, top)
 
 
 def is_fixed(texts: Sequence[str]) -> bool:
@@ -226,9 +224,7 @@ def _combine(parts: list[Stream]) -> tuple[Stream, ...]:
     for part in dict.fromkeys(parts):
         if isinstance(part, Fixed):
             continue
-        if isinstance(part, Periodic) and any(
-            part.period > period and part.period % period == 0 for period in periods
-        ):
+        if isinstance(part, Periodic) and any(part.period > period and part.period % period == 0 for period in periods):
             continue
         kept.append(part)
     if instants:
@@ -239,6 +235,7 @@ def _combine(parts: list[Stream]) -> tuple[Stream, ...]:
 def _allow(
     merged: Stream,
     zone: Zone,
+    *,
     starts_at: int | None,
     expires_at: int | None,
     excludes: Sequence[tuple[int, int]],

@@ -197,10 +197,9 @@ class WallClock:
     def listed(self, after: int, until: int) -> Iterator[int]:
         """See Stream."""
         for segment, start, end in self._pieces(after, until):
-            if after < segment.start and self.runs_after_gap(segment):
-                if not self.plan.has(segment.start + segment.offset):
-                    yield segment.start
             offset = segment.offset
+            if after < segment.start and self.runs_after_gap(segment) and not self.plan.has(segment.start + offset):
+                yield segment.start
             yield from (wall - offset for wall in self.plan.listed(start, end))
 
     def walls(self, segment: Segment) -> tuple[int, int]:
@@ -271,9 +270,7 @@ class Merged:
         after, until = max(after, -1), min(until, END - 1)
         if after >= until:
             return 0
-        counted = sorted(
-            ((s.count(after, until), i) for i, s in enumerate(self.streams)), reverse=True
-        )
+        counted = sorted(((s.count(after, until), i) for i, s in enumerate(self.streams)), reverse=True)
         (most, index), *others = [(n, i) for n, i in counted if n] or [(0, 0)]
         if not others:
             return most

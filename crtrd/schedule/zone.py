@@ -33,6 +33,7 @@ _CHUNK = 365 * DAY
 _LOOK = 3 * DAY
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+){0,3}", re.ASCII)
+_LONGEST_NAME = 100
 _UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Zulu"})
 #: Links of the host (they say something else tomorrow) and a placeholder: not names of a zone.
 _NOT_ZONES = frozenset({"localtime", "posixrules", "Factory"})
@@ -62,9 +63,9 @@ class Zone:
         self.tzinfo = info
         self._chunks: dict[int, tuple[list[int], list[Segment]]] = {}
         if name in _UTC_NAMES:
-            whole = Segment(-_CHUNK, END + _CHUNK, 0, 0, 0)
-            everywhere = ([whole.start], [whole])
-            self._chunks = dict.fromkeys(range(-2, END // _CHUNK + 2), everywhere)
+            first, last = -2, END // _CHUNK + 2
+            whole = Segment(first * _CHUNK, last * _CHUNK, 0, 0, 0)
+            self._chunks = dict.fromkeys(range(first, last), ([whole.start], [whole]))
 
     def at(self, instant: int) -> Segment:
         """Return the segment that holds `instant`."""
@@ -109,8 +110,7 @@ class Zone:
         offsets = [self.offset_at(first), *(offset for _, offset in changes)]
         around = [self.offset_at(first - 1), *offsets, self.offset_at(last)]
         segments = [
-            Segment(edges[i], edges[i + 1], offset, around[i], around[i + 2])
-            for i, offset in enumerate(offsets)
+            Segment(edges[i], edges[i + 1], offset, around[i], around[i + 2]) for i, offset in enumerate(offsets)
         ]
         chunk = self._chunks[index] = (edges[:-1], segments)
         return chunk
@@ -159,14 +159,15 @@ def load_zone(name: str, loader: Callable[[str], tzinfo] = ZoneInfo.no_cache) ->
     known = _zones.get(name)
     if known is not None:
         return known
-    if len(name) > 100 or not _NAME.fullmatch(name):
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
         raise ScheduleError(name, "timezone", "not the name of a time zone")
     if name in _NOT_ZONES:
         raise ScheduleError(name, "timezone", "does not name one zone; use a name like Europe/Berlin")
     if name.startswith("right/"):
         raise ScheduleError(name, "timezone", "zones that count leap seconds are not supported")
     try:
-        zone = Zone(name, loader(name))
+        # UTC needs no zone files, so that a host without any still has schedules
+        zone = Zone(name, UTC if name == "UTC" else loader(name))
     except (KeyError, ValueError, OSError) as error:
         # zoneinfo raises KeyError's child for a name it has not, the others for what is no zone file
         raise ScheduleError(name, "timezone", "there is no such time zone here") from error

@@ -1,0 +1,81 @@
+"""Every transition of thirty zones from 2000 to 2037, against the minute walk."""
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from crtrd.schedule.spec import compile_schedule
+from tests.schedule.walk import days_of_change, due, minutes
+
+ZONES = (
+    "Africa/Cairo", "Africa/Casablanca", "Africa/Windhoek", "America/Asuncion", "America/Caracas",
+    "America/Chicago", "America/Havana", "America/New_York", "America/Nuuk", "America/Santiago",
+    "America/Sao_Paulo", "America/St_Johns", "Antarctica/Casey", "Antarctica/Troll", "Asia/Amman", "Asia/Beirut",
+    "Asia/Gaza", "Asia/Ulaanbaatar", "Asia/Pyongyang", "Asia/Tehran", "Atlantic/Azores", "Australia/Lord_Howe",
+    "Australia/Sydney", "Europe/Berlin", "Europe/Dublin", "Europe/Istanbul", "Europe/London", "Pacific/Apia",
+    "Pacific/Chatham", "America/Port-au-Prince",
+)  # fmt: skip
+POOL = (
+    "30 2 * * *", "0 0 * * *", "30 0 * * *", "30 1 * * *", "0 1-4 * * *", "15,45 0-3 * * *", "59 23 * * *",
+    "0,30 2 * * *", "* * * * *", "*/15 * * * *", "0 * * * *", "0 */2 * * *", "0 0-22/2 * * *", "*/5 2 * * *",
+    "*/20 0-3 * * *", "10 2 * * 0", "10 0 * * 6,0", "5 23 * * 5", "0 3 1-7 * 0", "0 2 */7 * 0", "17 0-23/3 * * *",
+    "0-29/7 1,2,23 * * *", "1 0 30,31 12 *", "0 12 * * *", "45 1 1-31 * *", "0-59/30 * * * *", "0 0 1,15 * 6",
+)  # fmt: skip
+GAPS = ("auto", "auto", "skip", "after")
+OVERLAPS = ("auto", "auto", "first", "second", "both")
+
+
+def test_there_are_thirty_zones():
+    assert len(set(ZONES)) == 30
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_every_minute_around_every_transition(zone):
+    chance = Random(zone)
+    compared = 0
+    for number, day in enumerate(days_of_change(zone, 2000, 2037)):
+        start, end = day - timedelta(hours=3), day + timedelta(hours=27)
+        walked = list(minutes(zone, start, end))
+        expressions = [POOL[number % len(POOL)], chance.choice(POOL)]
+        for expression in expressions:
+            gap, overlap = chance.choice(GAPS), chance.choice(OVERLAPS)
+            schedule = compile_schedule([expression], timezone=zone, dst_gap=gap, dst_overlap=overlap)
+            expected = due(expression, walked, gap, overlap)
+            told = f"{expression} {zone} {day:%F} gap={gap} overlap={overlap}"
+            assert forward(schedule, walked) == expected, told
+            assert backward(schedule, walked) == expected, told
+            found = schedule.span(walked[0].instant - 1, walked[-1].instant, keep=1)
+            assert found.count == len(expected), told
+            compared += len(expected)
+    assert compared > 0
+
+
+def forward(schedule, walked):
+    found, at = [], walked[0].instant - 1
+    while (at := schedule.next_after(at)) is not None and at <= walked[-1].instant:
+        found.append(at)
+    return found
+
+
+def backward(schedule, walked):
+    found, at = [], walked[-1].instant + 1
+    while (at := schedule.latest_not_after(at - 1)) is not None and at >= walked[0].instant:
+        found.append(at)
+    return found[::-1]
+
+
+def test_the_walk_itself_knows_the_night_of_the_jump():
+    """The oracle is held to two nights that were written down by hand."""
+    day = days_of_change("Europe/Berlin", 2018, 2018)[0]
+    walked = list(minutes("Europe/Berlin", day, day + timedelta(hours=3)))
+    one = 1521939600_000000  # 2018-03-25T01:00:00Z
+    assert due("30 2 * * *", walked) == [one]
+    assert due("*/5 2 * * *", walked) == []
+    assert due("30 2 * * *", walked, gap="skip") == []
+    autumn = days_of_change("Europe/Berlin", 2017, 2017)[1]
+    again = list(minutes("Europe/Berlin", autumn, autumn + timedelta(hours=3)))
+    half = 1509237000_000000  # 2017-10-29T00:30:00Z
+    assert due("30 2 * * *", again) == [half]
+    assert due("30 2 * * *", again, overlap="second") == [half + 3600_000000]
+    assert due("30 * * * *", again) == [half, half + 3600_000000, half + 7200_000000]
