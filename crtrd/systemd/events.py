@@ -43,6 +43,7 @@ MESSAGE_IDS: Mapping[str, str] = MappingProxyType({
     "outbox.retrying": "c1ecaf7d142c49e6b770edabf2695532",
     "outbox.dead": "b4bad7c3a6e44eb39e3e130d173178d3",
     "auth.denied": "8fec03b417eb46928ec26942c79d9ea1",
+    "daemon.wake.failed": "bc3929379345486485f91da50b59ff5d",
     "ledger.unavailable": "c1b89cf1ed6a450a90a3758e8564a75e",
     "ledger.available": "ec907469a19b43499b16f9c18c337e56",
     LOST: "6ddeb6fdf3894a939a8ff296c69817d7",

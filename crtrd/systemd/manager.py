@@ -14,7 +14,7 @@ from crtrd.errors import ManagerError
 from crtrd.loop.reactor import Reactor
 from crtrd.names import SERVICE_UNIT, WAKE_UNIT
 from crtrd.systemd.probe import ask_for_life
-from crtrd.systemd.transient import LATEST, Property, calendar_text, scope, unit_path, wake_timer
+from crtrd.systemd.transient import LATEST, Property, scope, unit_path, wake_timer
 from crtrd.systemd.worker import Worker
 
 DEADLINE = 10_000_000
@@ -23,6 +23,8 @@ CALL_SECONDS = 2
 """The longest wait of one call, during which Python's global lock is held: see probe.py for why it hardly ever is."""
 JOB_SECONDS = 2.0
 STEP_SECONDS = 0.002
+MARGINS = 100_000, 500_000
+"""Microseconds ahead that a wake-up must lie to be armed before it passes; the second for a machine that is busy."""
 DESTINATION = b"org.freedesktop.systemd1"
 ROOT = b"/org/freedesktop/systemd1"
 EXISTS, NO_SUCH_UNIT = "UnitExists", "NoSuchUnit"
@@ -51,26 +53,23 @@ class Manager:
     def arm_wake(self, instant_us: int, done: Callable[[int | ManagerError | None], None]) -> None:
         """Have the service started at `instant_us`, in place of any earlier wake-up.
 
-        `done` gets the instant that the manager itself names when it is asked afterwards, which is the one wanted
-        (or LATEST, for one beyond systemd's calendar), or an error. An instant that has passed is an error.
+        `done` gets the instant that the manager itself names when it is asked afterwards: the one wanted; for one that
+        has passed or is closer than MARGINS, the earliest that is possible; for one beyond systemd's calendar, LATEST.
+        After an error nothing is known about an earlier wake-up either.
         """
-        instant = min(instant_us, LATEST)
 
         def work(connection: _Connection) -> int | None:
-            if instant <= self._clock.wall():
-                message = f"cannot arm {WAKE_UNIT}: {calendar_text(instant)} has passed"
-                raise ManagerError(message)
-            connection.replace_transient(WAKE_UNIT, wake_timer(instant))
-            connection.wait_active(WAKE_UNIT, lambda: self._clock.wall() > instant)
-            starts = os.fsdecode(connection.get(WAKE_UNIT, "Timer", "Unit", b"s"))
-            if starts != SERVICE_UNIT:
-                message = f"cannot arm {WAKE_UNIT}: it would start {starts}, its drop-in with Unit= is missing"
-                raise ManagerError(message)
-            named = connection.get(WAKE_UNIT, "Timer", "NextElapseUSecRealtime", b"t")
-            if named != instant:
-                message = f"cannot arm {WAKE_UNIT}: asked for {instant}, the manager names {named}"
-                raise ManagerError(message)
-            return instant
+            for margin in MARGINS:
+                instant = min(max(instant_us, self._clock.wall() + margin), LATEST)
+                try:
+                    self._arm(connection, instant)
+                except ManagerError:
+                    if instant > self._clock.wall():
+                        raise
+                else:
+                    return instant
+            message = f"cannot arm {WAKE_UNIT}: every instant has passed before the manager took it up"
+            raise ManagerError(message)
 
         self._ask(work, done)
 
@@ -93,6 +92,19 @@ class Manager:
             return os.fsdecode(connection.get(name, "Scope", "ControlGroup", b"s"))
 
         self._ask(work, done)
+
+    def _arm(self, connection: "_Connection", instant: int) -> None:
+        """In the worker. Raises ManagerError unless the timer is active and names the service and exactly `instant`."""
+        connection.replace_transient(WAKE_UNIT, wake_timer(instant))
+        connection.wait_active(WAKE_UNIT, lambda: self._clock.wall() > instant)
+        starts = os.fsdecode(connection.get(WAKE_UNIT, "Timer", "Unit", b"s"))
+        if starts != SERVICE_UNIT:
+            message = f"cannot arm {WAKE_UNIT}: it would start {starts}, its drop-in with Unit= is missing"
+            raise ManagerError(message)
+        named = connection.get(WAKE_UNIT, "Timer", "NextElapseUSecRealtime", b"t")
+        if named != instant:
+            message = f"cannot arm {WAKE_UNIT}: asked for {instant}, the manager names {named}"
+            raise ManagerError(message)
 
     def close(self) -> None:
         self._worker.close(CALL_SECONDS)
