@@ -1,0 +1,50 @@
+"""A run of an earlier life of the daemon: is it still there, and what can still be heard of it?"""
+
+import errno
+import os
+from collections.abc import Callable
+
+from crtrd.core.occurrence import Identity
+from crtrd.loop.clock import Clock
+from crtrd.supervision.exit_status import pid_of
+from crtrd.supervision.identity import Proof, prove
+from crtrd.supervision.output import Stream
+
+REAPED = -1
+
+
+def take(identity: Identity | None, boot_id: str, kept: int) -> tuple[Proof, int]:
+    """The proof, and with ALIVE a pidfd of that very process: the one that was kept, or a new one.
+
+    A kept pidfd is proof enough that the process is ours even when it has ended: its end can still be told.
+    """
+    if identity is None or identity.boot_id != boot_id:
+        return Proof.GONE, -1
+    if kept >= 0 and pid_of(kept) in {identity.pid, REAPED}:
+        return Proof.ALIVE, kept
+    proof = prove(identity, boot_id)
+    if proof is not Proof.ALIVE:
+        return proof, -1
+    try:
+        pidfd = os.pidfd_open(identity.pid)
+    except OSError as error:
+        return (Proof.GONE if error.errno == errno.ESRCH else Proof.UNKNOWN), -1
+    proof = prove(identity, boot_id)  # again: now that it is held its pid cannot be reused
+    if proof is not Proof.ALIVE:
+        os.close(pidfd)
+        pidfd = -1
+    return proof, pidfd
+
+
+def started_mono(identity: Identity, clock: Clock) -> int:
+    """When it was started, on the monotonic clock; start ticks count CLOCK_BOOTTIME (proc_pid_stat(5))."""
+    age = clock.boot() - identity.start_ticks * 1_000_000 // os.sysconf("SC_CLK_TCK")
+    return clock.mono() - max(age, 0)
+
+
+def stream(fd: int, head: int, lines: Callable[[list[bytes]], None] | None) -> Stream | None:
+    """The rest of a stream whose pipe was kept: what an earlier life read of it is not in its count and hash."""
+    if fd < 0:
+        return None
+    os.set_blocking(fd, False)
+    return Stream(fd, head, lines)

@@ -1,0 +1,450 @@
+"""The door of the room: start, hold, release, stop, adopt; reports RunHeld, LaunchFailed, RunEnded.
+
+The phases of one child are told in `child.py`; here they are driven. No call waits for a process: each returns at
+once, and what comes of it is reported from a later turn of the loop. Nothing is decided about crons here.
+"""
+
+import contextlib
+import errno
+import marshal
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from crtrd.core.events import Ending, Event, LaunchFailed, RunEnded, RunHeld
+from crtrd.core.occurrence import Run
+from crtrd.errors import LaunchError
+from crtrd.loop.reactor import IN, Reactor, Timer
+from crtrd.supervision import adoption, faults, launch, signals
+from crtrd.supervision.cgroup import Cgroups
+from crtrd.supervision.child import Child, Phase
+from crtrd.supervision.ending import Endings
+from crtrd.supervision.exit_status import exit_status
+from crtrd.supervision.gate import Spawner
+from crtrd.supervision.identity import Proof, descendants, identify
+from crtrd.supervision.launch import LinesHook
+from crtrd.supervision.output import Stream
+from crtrd.supervision.plan import Plan
+
+HELD_WITHIN = 30_000_000
+"""Microseconds a child may take from the request to standing at its gate."""
+AT_ONCE = 32
+"""Requests with the spawner at one time: bounds the descriptors in flight (unix(7), ETOOMANYREFS)."""
+STATUS_TRIES = (1_000, 10_000, 100_000, 1_000_000)
+"""Microseconds between looks for the status of a process that somebody else (init) has to reap first."""
+
+
+class Supervisor:
+    """Owns the spawner and every child until its end is reported. One thread, the reactor's."""
+
+    def __init__(
+        self, reactor: Reactor, cgroups: Cgroups | None, report: Callable[[Event], None], lines: LinesHook | None = None
+    ) -> None:
+        self._reactor, self._clock = reactor, reactor.clock
+        self._cgroups, self._report, self._lines = cgroups, report, lines
+        self._boot_id = reactor.clock.boot_id()
+        self._endings = Endings(reactor, cgroups)
+        self._children: dict[str, Child] = {}
+        self._queued: deque[Child] = deque()
+        self._asked: dict[str, Child] = {}
+        self._spawner: Spawner | None = None
+        self._retired: list[Spawner] = []
+        self._patience: Timer | None = None
+        self.handed: Callable[[str, dict[str, int]], None] | None = None
+        """Called with a run's descriptors ('out', 'err', 'pid') when it is held: copies of them may be kept."""
+        self.returned: Callable[[str], None] | None = None
+        """Called when those copies are of no use any more."""
+
+    def prepare(self) -> None:
+        """Start the spawner ahead of its first use, so that it comes up while others still load."""
+        try:
+            self._current_spawner()
+        except OSError:
+            return  # the first start will say so
+
+    def start(self, plan: Plan) -> None:
+        """Want a child for `plan`: later RunHeld or LaunchFailed."""
+        child = Child(plan.run_id, plan)
+        self._children[plan.run_id] = child
+        self._queued.append(child)
+        self._reactor.soon(self._ask_next)
+
+    def release(self, run_id: str) -> None:
+        """Open the gate of a held child: later RunEnded, or LaunchFailed when there was nothing to execute."""
+        child = self._children.get(run_id)
+        if child is None or child.phase is not Phase.HELD:
+            return
+        child.phase = Phase.RELEASED
+        child.released_at = self._clock.mono()
+        self._reactor.unwatch(child.gate)
+        with contextlib.suppress(OSError):  # it died at the gate: its pidfd tells
+            os.write(child.gate, b"!")
+        self._watch_streams(child)
+
+    def withhold(self, run_id: str) -> None:
+        """The child is not wanted any more: it ends without executing anything, and without a report."""
+        child = self._children.get(run_id)
+        if child is None or child.phase not in {Phase.QUEUED, Phase.ASKED, Phase.HELD}:
+            return
+        child.withheld = True
+        if child.phase is Phase.QUEUED:
+            self._queued.remove(child)
+            self._drop(child)
+        elif child.phase is Phase.HELD:
+            self._shut(child)
+
+    def stop(self, run_id: str, grace: int) -> None:
+        """SIGTERM and SIGCONT to the group, SIGKILL after `grace` microseconds. Again: only ever sooner.
+
+        A child that is not released yet ends without executing anything and is reported as LaunchFailed.
+        """
+        child = self._children.get(run_id)
+        if child is None:
+            return
+        if child.phase in {Phase.QUEUED, Phase.ASKED, Phase.HELD}:
+            self._stop_held(child)
+        elif child.phase is Phase.RELEASED:
+            self._stop_released(child, grace)
+
+    def signal(self, run_id: str, signum: int) -> None:
+        """`signum` to the run's process group, if the run is released and its leader proven."""
+        child = self._children.get(run_id)
+        if child is not None and child.phase is Phase.RELEASED:
+            signals.deliver(child, signum)
+
+    def mute(self, run_id: str) -> None:
+        """Hand out no more lines of this run; head, hash and count go on."""
+        child = self._children.get(run_id)
+        for stream in (child.out, child.err) if child is not None else ():
+            if stream is not None:
+                stream.mute()
+
+    def moved(self, run_id: str, cgroup: str) -> None:
+        """A held child was put into another cgroup (a scope with its resources); that one counts from now on."""
+        child = self._children.get(run_id)
+        if child is None or self._cgroups is None or child.cgroup == cgroup:
+            return
+        left, child.cgroup = child.cgroup, cgroup
+        if left:
+            self._cgroups.remove(left)
+
+    def live(self) -> frozenset[str]:
+        """Runs that have, or will have, a process: everything that is not reported as over."""
+        return frozenset(run_id for run_id, child in self._children.items() if not child.withheld)
+
+    def adopt(self, run: Run, plan: Plan | None, fds: Mapping[str, int]) -> Proof:
+        """Take over a run of an earlier life. ALIVE: its end will be reported. Otherwise `fds` are left to the caller.
+
+        `fds` ('out', 'err', 'pid') come from the descriptor store and are owned here once the answer is ALIVE. A run
+        that ended meanwhile counts as ALIVE where its pidfd was kept: its end and output are reported at once.
+        """
+        proof, pidfd = adoption.take(run.identity, self._boot_id, fds.get("pid", -1))
+        if proof is not Proof.ALIVE or run.identity is None:
+            return proof
+        head = plan.head if plan is not None else 4096
+        child = Child(run.id, plan, Phase.RELEASED, identity=run.identity, pidfd=pidfd, cgroup=run.cgroup)
+        child.released_at = adoption.started_mono(run.identity, self._clock)
+        child.out = adoption.stream(fds.get("out", -1), head, self._hook(run.id, "stdout"))
+        child.err = adoption.stream(fds.get("err", -1), head, self._hook(run.id, "stderr"))
+        self._children[run.id] = child
+        self._reactor.watch(pidfd, IN, lambda _: self._leader_ended(child))
+        self._watch_streams(child)
+        return proof
+
+    def kill_leftovers(self, run: Run) -> None:
+        """End what is left in the cgroup of a run that is gone, and remove it."""
+        if self._cgroups is not None and run.cgroup and run.id in run.cgroup and run.id not in self._children:
+            self._cgroups.kill(run.cgroup)
+            self._endings.sweep(run.cgroup)
+
+    def close(self) -> None:
+        """Close the gates of held runs and the spawner. Released runs go on, unwatched."""
+        for child in list(self._children.values()):
+            self._unwatch(child)
+            child.close()
+        self._endings.close()
+        self._children.clear()
+        self._queued.clear()
+        self._asked.clear()
+        if self._patience is not None:
+            self._patience.cancel()
+        for spawner in [*self._retired, *([self._spawner] if self._spawner else [])]:
+            spawner.close()
+        self._spawner = None
+        self._retired.clear()
+
+    # --- QUEUED, ASKED
+
+    def _current_spawner(self) -> Spawner:
+        if self._spawner is None:
+            self._spawner = Spawner(self._reactor, self._answered, self._spawner_lost)
+        return self._spawner
+
+    def _ask_next(self) -> None:
+        while self._queued and len(self._asked) < AT_ONCE:
+            child = self._queued.popleft()
+            assert child.plan is not None  # noqa: S101 - only adopted ones lack it
+            try:
+                launch.check(child.plan)
+                launch.ask(child, child.plan, self._current_spawner(), self._cgroups, self._lines)
+            except LaunchError as fault:
+                self._fail(child, fault)
+                continue
+            except OSError as error:
+                self._fail(child, faults.launch_error("fork", error.errno or 0, "spawner"))
+                continue
+            child.phase = Phase.ASKED
+            child.asked_at = self._clock.mono()
+            self._asked[child.run_id] = child
+            self._reactor.watch(child.gate, IN, partial(self._gate_spoke, child))
+            self._watch_patience()
+
+    def _gate_spoke(self, child: Child, _: int) -> None:
+        """The child says its pid, or why it cannot stand at the gate, or it is gone."""
+        try:
+            said = os.read(child.gate, 4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if child.phase is not Phase.ASKED:
+            self._reactor.unwatch(child.gate)  # it died while held: its pidfd tells
+            return
+        self._asked.pop(child.run_id, None)
+        if said.isdigit():
+            self._stand(child, int(said))
+        else:
+            if said:
+                child.fault = _told(said)
+            self._reactor.unwatch(child.gate)
+            self._ended(child)
+        self._reactor.soon(self._ask_next)
+
+    def _stand(self, child: Child, pid: int) -> None:
+        """ASKED -> HELD: prove who it is, set its limits, report it."""
+        assert child.plan is not None  # noqa: S101
+        child.phase = Phase.HELD
+        try:
+            child.pidfd = os.pidfd_open(pid)
+            child.identity = identify(pid, self._boot_id)
+            launch.limit(child.plan, pid)
+        except LaunchError as fault:
+            child.fault = fault
+        except OSError as error:
+            child.fault = faults.launch_error("fork", error.errno or 0)
+        if child.pidfd >= 0:
+            self._reactor.watch(child.pidfd, IN, lambda _: self._leader_ended(child))
+        if child.fault is not None or child.withheld:
+            self._shut(child)
+            return
+        if self.handed is not None and child.out is not None and child.err is not None:
+            self.handed(child.run_id, {"out": child.out.fd, "err": child.err.fd, "pid": child.pidfd})
+        assert child.identity is not None  # noqa: S101
+        self._report(RunHeld(self._clock.wall(), child.run_id, child.identity, child.cgroup))
+
+    def _watch_patience(self) -> None:
+        """One timer for all that were asked: it rings for the oldest."""
+        if self._patience is None and self._asked:
+            oldest = next(iter(self._asked.values()))
+            delay = oldest.asked_at + HELD_WITHIN - self._clock.mono()
+            self._patience = self._reactor.later(delay, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        """Give up the children that do not come; a spawner that hangs is replaced, though it may recover."""
+        self._patience = None
+        late = self._clock.mono() - HELD_WITHIN
+        for child in [child for child in self._asked.values() if child.asked_at <= late]:
+            del self._asked[child.run_id]
+            if child.spawner is not None:
+                child.spawner.forget(child.run_id)
+                if child.spawner is self._spawner:
+                    self._retired.append(child.spawner)
+                    self._spawner = None
+            self._fail(child, faults.Shortage("fork", errno.ETIMEDOUT, "the child did not come to its gate in time"))
+        self._watch_patience()
+        self._ask_next()
+
+    def _answered(self, run_id: str, number: int, told: int | str) -> None:
+        """The spawner answers: a wait status, or why there is no child."""
+        child = self._children.get(run_id)
+        if child is None:
+            return
+        if isinstance(told, int):
+            self._concluded(child, told)
+        elif child.phase is Phase.ASKED or told != "reap":
+            self._asked.pop(run_id, None)
+            self._unwatch(child)
+            self._fail(child, faults.launch_error(told, number))
+            self._reactor.soon(self._ask_next)
+        else:
+            self._concluded(child, None)
+
+    def _spawner_lost(self, spawner: Spawner) -> None:
+        """It died: what it was asked for is our shortage; its children live on as somebody else's."""
+        if spawner is self._spawner:
+            self._spawner = None
+        elif spawner in self._retired:
+            self._retired.remove(spawner)
+        for child in [child for child in self._children.values() if child.spawner is spawner]:
+            child.spawner = None
+            if child.phase is Phase.ASKED:
+                self._asked.pop(child.run_id, None)
+                self._unwatch(child)
+                self._fail(child, faults.Shortage("fork", 0, "the spawner has died"))
+            elif child.phase is Phase.ENDED:
+                self._seek_status(child)
+        self._reactor.soon(self._ask_next)
+
+    # --- HELD
+
+    def _stop_held(self, child: Child) -> None:
+        child.fault = LaunchError("gate", errno.ECANCELED, "it was stopped before it was released")
+        if child.phase is Phase.HELD:
+            self._shut(child)
+        elif child.phase is Phase.QUEUED:
+            self._queued.remove(child)
+            self._fail(child, child.fault)
+
+    def _shut(self, child: Child) -> None:
+        """Close the gate: the child ends, which its pidfd tells."""
+        self._reactor.unwatch(child.gate)
+        child.close_gate()
+        if child.pidfd < 0:
+            self._ended(child)
+
+    # --- RELEASED
+
+    def _watch_streams(self, child: Child) -> None:
+        for stream in (child.out, child.err):
+            if stream is not None:
+                self._reactor.watch(stream.fd, IN, partial(self._stream_ready, stream))
+
+    def _stream_ready(self, stream: Stream, _: int) -> None:
+        if stream.read() == 0:
+            self._reactor.unwatch(stream.fd)
+            stream.close()
+
+    def _stop_released(self, child: Child, grace: int) -> None:
+        deadline = self._clock.mono() + max(grace, 0)
+        if child.stopping:
+            if child.stop_timer is None or child.stop_timer.deadline <= deadline:
+                return
+            child.stop_timer.cancel()
+        else:
+            child.stopping = True
+            if not child.cgroup and signals.is_proven(child):
+                child.tree = descendants(child.pid)
+            signals.terminate(child)
+        child.stop_timer = self._reactor.later(grace, partial(self._grace_over, child))
+
+    def _grace_over(self, child: Child) -> None:
+        child.stop_timer = None
+        if child.phase is Phase.RELEASED:
+            signals.kill(child, self._cgroups)
+
+    # --- ENDED
+
+    def _leader_ended(self, child: Child) -> None:
+        """The pidfd is readable: take what lies in the pipes, then ask how it ended."""
+        child.ended_at = self._clock.mono()
+        for stream in (child.out, child.err):
+            if stream is not None and stream.fd >= 0:
+                stream.drain()
+                child.leaked = child.leaked or stream.read() is None
+        if child.phase is Phase.RELEASED and child.gate >= 0:
+            child.fault = _failure(child.gate)
+        elif child.phase is Phase.HELD and child.fault is None:
+            child.fault = faults.Shortage("gate", 0, "it died at the gate")
+        self._unwatch(child)
+        self._ended(child)
+
+    def _ended(self, child: Child) -> None:
+        child.phase = Phase.ENDED
+        child.close_pipes()
+        if child.spawner is not None:
+            child.spawner.reap(child.run_id)
+        else:
+            self._seek_status(child)
+
+    def _seek_status(self, child: Child, tries: tuple[int, ...] = STATUS_TRIES) -> None:
+        """The status of a process that is not the spawner's: our own child (we are init), or told by its pidfd."""
+        if child.phase is not Phase.ENDED or self._children.get(child.run_id) is not child:
+            return
+        status = _own_child(child.pid)
+        if status is None and child.pidfd >= 0:
+            status = exit_status(child.pidfd)
+        if status is None and tries and child.pidfd >= 0:
+            self._reactor.later(tries[0], partial(self._seek_status, child, tries[1:]))
+            return
+        self._concluded(child, status)
+
+    def _concluded(self, child: Child, status: int | None) -> None:
+        """The child is reaped: a launch that failed is told now, a run after its survivors."""
+        if child.spawner is not None:
+            child.spawner.tokens.discard(child.run_id)
+        if child.phase is not Phase.ENDED:
+            return
+        if child.fault is not None or child.withheld or child.identity is None:
+            no_word = faults.Shortage("fork", 0, "the child ended before it stood at the gate")
+            self._fail(child, child.fault or no_word)
+        else:
+            self._endings.conclude(child, status, self._over)
+
+    def _over(self, child: Child, ending: Ending) -> None:
+        self._drop(child)
+        self._report(RunEnded(self._clock.wall(), child.run_id, ending))
+
+    def _fail(self, child: Child, fault: LaunchError) -> None:
+        """Nothing was executed: give everything back and say so, unless nobody wanted the child any more."""
+        self._drop(child)
+        if child.cgroup:
+            self._endings.sweep(child.cgroup)
+        if not child.withheld:
+            shortage = isinstance(fault, faults.Shortage)
+            self._report(LaunchFailed(
+                self._clock.wall(), child.run_id, fault.stage, fault.errno, str(fault), shortage,
+            ))  # fmt: skip
+
+    def _drop(self, child: Child) -> None:
+        self._unwatch(child)
+        child.close()
+        if self._children.get(child.run_id) is child:
+            del self._children[child.run_id]
+        if child.identity is not None and self.returned is not None:
+            self.returned(child.run_id)
+        for spawner in [spawner for spawner in self._retired if not spawner.tokens]:
+            self._retired.remove(spawner)
+            spawner.close()
+
+    def _unwatch(self, child: Child) -> None:
+        for fd in (child.gate, child.pidfd, *(stream.fd for stream in (child.out, child.err) if stream is not None)):
+            if fd >= 0:
+                self._reactor.unwatch(fd)
+
+    def _hook(self, run_id: str, name: str) -> Callable[[list[bytes]], None] | None:
+        return partial(self._lines, run_id, name) if self._lines is not None else None
+
+
+def _told(said: bytes) -> LaunchError:
+    """What the child wrote into its gate: marshalled (stage, errno, detail)."""
+    stage, number, detail = marshal.loads(said)  # noqa: S302 - from our own child, before its exec
+    return faults.launch_error(stage, number, detail.decode("utf-8", "replace"))
+
+
+def _failure(gate: int) -> LaunchError | None:
+    """Why the exec failed; None when it happened (the child's end of the gate closes on exec)."""
+    try:
+        said = os.read(gate, 8192)
+    except OSError:
+        return None
+    return _told(said) if said else None
+
+
+def _own_child(pid: int) -> int | None:
+    """Orphans of a dead spawner come to us when we are init or a subreaper (prctl(2))."""
+    try:
+        reaped, status = os.waitpid(pid, os.WNOHANG) if pid > 0 else (0, 0)
+    except ChildProcessError:
+        return None
+    return status if reaped else None
