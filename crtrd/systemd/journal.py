@@ -20,8 +20,10 @@ from crtrd.systemd.entry import Field, serialize, to_bytes
 from crtrd.systemd.events import LOST, MESSAGE_IDS
 
 SOCKET = "/run/systemd/journal/socket"
-PATIENCE = 100_000
-"""Microseconds that one call may wait for journald, all its entries together."""
+STANDSTILL = 100_000
+"""Microseconds without journald taking an entry after which it is not waited for until it takes entries again."""
+PATIENCE = 1_000_000
+"""Microseconds that one call may wait, all its entries together: journald takes some 20000 entries a second."""
 BUFFER = 1 << 20
 DEBUG, INFO, WARNING = 7, 6, 4
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
@@ -38,6 +40,7 @@ class Journal:
         self._socket: socket.socket | None = None
         self._level = DEBUG
         self._deadline = 0
+        self._stalled = False
         self.lost = 0
         """Entries that could not be written and have not been reported yet."""
 
@@ -56,7 +59,7 @@ class Journal:
             ("CRTRD_EVENT", to_bytes(announce.kind)),
             *_own_fields(announce.fields),
         ]
-        self._deadline = self._clock.mono() + PATIENCE
+        self._begin()
         self._write(serialize(fields), f"{announce.kind}: {announce.message}")
 
     def output(self, identifier: str, stream: str, lines: list[bytes], fields: Mapping[str, str]) -> None:
@@ -67,17 +70,20 @@ class Journal:
             ("CRTRD_STREAM", to_bytes(stream)),
             *_own_fields(fields),
         ])
-        self._deadline = self._clock.mono() + PATIENCE
+        self._begin()
         for line in lines:
             self._write(shared + serialize([("MESSAGE", line)]), line, f"{identifier} {stream}: ")
 
     def close(self) -> None:
         self._disconnect()
 
-    def _write(self, entry: bytes, readable: str | bytes, prefix: str = "") -> None:
-        """Write one entry, and before it the count of those that were lost."""
+    def _begin(self) -> None:
+        """Set the call's deadline; tell first of what was lost before."""
+        self._deadline = 0 if self._stalled else self._clock.mono() + PATIENCE
         if self.lost and self._pass_on(_lost_entry(self.lost), f"{LOST}: {_lost_text(self.lost)}", ""):
             self.lost = 0
+
+    def _write(self, entry: bytes, readable: str | bytes, prefix: str = "") -> None:
         if not self._pass_on(entry, readable, prefix):
             self.lost += 1
 
@@ -93,6 +99,7 @@ class Journal:
             except OSError:
                 self._disconnect()  # ECONNREFUSED for ever: journald was started anew and has a new socket
             else:
+                self._stalled = False
                 return True
         return False
 
@@ -130,10 +137,11 @@ class Journal:
 
     def _await_room(self, connection: socket.socket) -> None:
         """Return when the socket may take more. A connected datagram socket polls for its peer's queue too."""
-        left = self._deadline - self._clock.mono()
+        wait = min(self._deadline - self._clock.mono(), STANDSTILL)
         poll = select.poll()
         poll.register(connection, select.POLLOUT)
-        if left <= 0 or not poll.poll(left / 1000):
+        if wait <= 0 or not poll.poll(wait / 1000):
+            self._stalled, self._deadline = True, 0
             raise BlockingIOError(errno.EAGAIN, "the journal takes no more entries")
 
     def _connect(self) -> socket.socket | None:
@@ -175,7 +183,7 @@ def _printable(text: str) -> str:
 
 
 def _lost_text(count: int) -> str:
-    return f"{count} journal {'entry was' if count == 1 else 'entries were'} lost: the journal did not take them"
+    return f"lost {count} journal {'entry' if count == 1 else 'entries'} that the journal did not take in time"
 
 
 def _lost_entry(count: int) -> bytes:
