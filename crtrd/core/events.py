@@ -29,8 +29,6 @@ class ClockSet:
 class DaemonStarted:
     at: int
     boot_id: str
-    first_of_boot: bool
-    """True when this is the first life of this boot that saw the ledger: @reboot is owed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def launch_failed(event: LaunchFailed, facts: Facts) -> Iterator[Effect]:
     cell = _cell(run, facts)
     if event.shortage and cell is not None:
         yield PutCell(replace(cell, shortages=cell.shortages + 1))
-    failed = replace(run, result=Result.START_FAILED, reason=event.message)
+    failed = run if run.stopping else replace(run, result=Result.START_FAILED, reason=event.message)
     yield from _conclude(failed, NOT_SEEN, event.at, facts, shortage=event.shortage)
 
 

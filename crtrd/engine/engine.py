@@ -49,7 +49,8 @@ class Engine:
         self.after_batch: Callable[[], None] | None = None
         self._inbox: deque[Event] = deque()
         self._in_flight: list[Event] = []
-        self._waits = 0
+        self._failures = 0
+        self._pausing = False
         self._alarm = Alarm()
         self._timer = reactor.later(0, lambda: None)
         reactor.watch(self._alarm.fd, IN, lambda _: self._rang())
@@ -81,7 +82,7 @@ class Engine:
     # one batch ---------------------------------------------------------------------------------------------------
 
     def _take_batch(self) -> None:
-        if self._in_flight or not self._inbox or self._waits:
+        if self._in_flight or not self._inbox or self._pausing:
             return
         self._in_flight = [self._inbox.popleft() for _ in range(min(len(self._inbox), BATCH))]
         batch, limits, now = tuple(self._in_flight), self.limits, self.reactor.clock.wall()
@@ -93,8 +94,9 @@ class Engine:
             self._ledger_failed(batch, value)
             return
         reach("commit.after")
-        if self._waits:
-            self._ledger_is_back()
+        if self._failures:
+            self._failures = 0
+            self.executor.perform([Announce("ledger.available", "the ledger is back", {}, 5)])
         self.owed = value.owed
         self.executor.perform(value.acts)
         self._set_alarm(value.owed.next_wake)
@@ -111,24 +113,18 @@ class Engine:
             elif not isinstance(event, WokeUp):
                 kept.append(event)
         self._inbox.extendleft(reversed(kept))
-        if not self._waits:
-            self.executor.perform([Announce("ledger.unavailable", f"{error}; nothing starts until it is back",
-                                            {}, 3)])
-        self._waits += 1
-        delay = min(RETRY_FIRST * 2 ** min(self._waits, 16), RETRY_LONGEST)
+        if not self._failures:
+            text = f"{error}; nothing starts until it is back"
+            self.executor.perform([Announce("ledger.unavailable", text, {}, 3)])
+        self._failures += 1
+        self._pausing = True
+        delay = min(RETRY_FIRST * 2 ** min(self._failures, 16), RETRY_LONGEST)
         self.reactor.later(delay, self._try_again)
 
     def _try_again(self) -> None:
-        now = self.reactor.clock.wall()
+        self._pausing = False
         if not self._inbox:
-            self._inbox.append(WokeUp(now))
-        waits, self._waits = self._waits, 0
-        self._take_batch()
-        self._waits = waits
-
-    def _ledger_is_back(self) -> None:
-        self._waits = 0
-        self.executor.perform([Announce("ledger.available", "the ledger is back", {}, 5)])
+            self.wake()
 
     # time --------------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from crtrd.core.effects import (
 from crtrd.core.events import Event, LaunchFailed, RunEnded, TimeoutReached
 from crtrd.engine.context import plan_for
 from crtrd.engine.crashpoints import reach
+from crtrd.engine.output import OutputLog
 from crtrd.errors import LaunchError, RequestError
 from crtrd.loop.reactor import Reactor, Timer
 from crtrd.supervision.supervisor import Supervisor
@@ -34,9 +35,10 @@ class Executor:
     """`post` hands events to the engine; `supervisor` is given later because its reports go through `report`."""
 
     def __init__(self, reactor: Reactor, *, home: str | None, head: int) -> None:
-        self.reactor, self._home, self.head = reactor, home, head
+        self.reactor, self.home, self.head = reactor, home, head
         self.post: Callable[[Event], None] = lambda _: None
         self.supervisor: Supervisor | None = None
+        self.output: OutputLog | None = None
         self.listeners: list[Listener] = []
         self._tickets: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
@@ -59,6 +61,8 @@ class Executor:
             reach("ended.before")
             if timer := self._timeouts.pop(event.run_id, None):
                 timer.cancel()
+            if self.output:
+                self.output.end(event.run_id)
         self.post(event)
 
     def perform(self, acts: Iterable[Act]) -> None:
@@ -103,11 +107,13 @@ class Executor:
     def _spawn(self, act: Spawn) -> None:
         reach("spawn.before")
         try:
-            plan = plan_for(act.run, act.cron, home=self._home, head=self.head)
+            plan = plan_for(act.run, act.cron, home=self.home, head=self.head)
         except LaunchError as error:
             now = self.reactor.clock.wall()
             self.post(LaunchFailed(now, act.run.id, error.stage, error.errno, str(error), shortage=False))
             return
+        if self.output:
+            self.output.begin(act.run)
         if self.supervisor:
             self.supervisor.start(plan)
         reach("spawn.after")

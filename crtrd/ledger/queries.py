@@ -102,6 +102,16 @@ class Queries:
         sql = "SELECT count(*) FROM occurrences WHERE settled_at IS NULL AND status = 'held'" + mine
         return int(self._rows(sql, *values)[0][0])
 
+    def live_count(self, cron_id: str) -> int:
+        sql = "SELECT count(*) FROM runs WHERE phase <> 'ended' AND cron_id = ?"
+        return int(self._rows(sql, cron_id)[0][0])
+
+    def former_cron(self, name_or_id: str) -> str | None:
+        """The id of a canceled cron that still has history, by its id or last known name."""
+        sql = "SELECT cron_id FROM occurrences WHERE cron_id = ? OR cron_name = ? ORDER BY serial DESC LIMIT 1"
+        found = self._rows(sql, name_or_id, name_or_id)
+        return str(found[0][0]) if found else None
+
     def counts(self) -> dict[str, int]:
         """Crons by state, held occurrences, live runs."""
         states = {str(state): int(count) for state, count in

@@ -1,0 +1,70 @@
+"""Typed reading of what callers pass: every value from outside goes through here. Refuses with INVALID_ARGUMENT."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crtrd.config.reader import printable
+from crtrd.errors import Code, RequestError
+from crtrd.ledger.queries import Filter
+
+PAGE, PAGE_LIMIT = 200, 1000
+
+
+def refuse(message: str) -> RequestError:
+    return RequestError(Code.INVALID_ARGUMENT, message)
+
+
+def text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise refuse(f"cannot read {what}: it must be a text")
+    return value
+
+
+def number(value: object, what: str, low: int = 0, high: int = (1 << 63) - 1) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise refuse(f"cannot read {what}: it must be a whole number from {low} to {high}")
+    return value
+
+
+def flag(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise refuse(f"cannot read {what}: it must be true or false")
+    return value
+
+
+def table(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise refuse(f"cannot read {what}: it must be a table")
+    return value
+
+
+def options(value: object, what: str, allowed: Mapping[str, type]) -> dict[str, Any]:
+    """A table whose keys are all known and whose values have the named type."""
+    found = {}
+    for key, each in table(value, what).items():
+        if key not in allowed:
+            raise refuse(f"cannot {what}: there is no option {printable(key)!r}")
+        if not isinstance(each, allowed[key]) or (allowed[key] is int and isinstance(each, bool)):
+            raise refuse(f"cannot {what}: option {key} must be of type {allowed[key].__name__}")
+        found[key] = each
+    return found
+
+
+def page(limit: object, cursor: object) -> tuple[int, int]:
+    """(rows a page, serial after which it starts); limit 0 means the default."""
+    size = number(limit, "limit") or PAGE
+    start = text(cursor, "cursor")
+    if start and not (start.isascii() and start.isdigit() and len(start) <= 18):  # noqa: PLR2004 - fits 63 bits
+        raise refuse(f"cannot read cursor: {printable(start)!r} was not given by a list")
+    return min(size, PAGE_LIMIT), int(start or 0)
+
+
+def cron_filter(value: object) -> Filter:
+    return Filter(**options(value, "list crons", {"state": str, "name": str}))
+
+
+def history_filter(value: object, verb: str, cron_id: str, words: Mapping[str, type]) -> Filter:
+    """`cron` has been resolved to `cron_id`; the rest is narrowed by value."""
+    chosen = options(value, verb, {"cron": str, "since": int, "until": int, **words})
+    chosen.pop("cron", None)
+    return Filter(cron_id=cron_id, **chosen)

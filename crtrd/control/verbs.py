@@ -1,0 +1,336 @@
+"""The verbs: access, then arguments, then an event for the engine or a view from the ledger.
+
+`Control.call` answers exactly once through `reply`, with a value or a RequestError; an answer to anything that changes
+the ledger comes only when the change is durable (I7). Bad input never raises out of here.
+"""
+
+import os
+import signal
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from crtrd import __version__
+from crtrd.config.loader import host_zone
+from crtrd.config.reader import read_changes, read_definition
+from crtrd.control import arguments, views
+from crtrd.control.access import Caller, check
+from crtrd.core import events
+from crtrd.core.cron import SECOND, Cron, Definition
+from crtrd.core.effects import Announce
+from crtrd.core.occurrence import Occurrence, Origin
+from crtrd.core.timetable import compiled, timetable
+from crtrd.engine.engine import Engine, without_starts
+from crtrd.engine.lifecycle import Stage
+from crtrd.errors import Code, ConfigError, LedgerError, RequestError, ScheduleError
+from crtrd.ledger.queries import Filter
+
+Reply = Callable[[object], None]
+MOST_INSTANTS = 1000
+
+
+@dataclass(slots=True)
+class Hooks:
+    """What the composition root lends: things above the engine that a verb may need."""
+
+    touched: Callable[[], None] = lambda: None
+    reload: Callable[[], None] = lambda: None
+    stage: Callable[[], Stage] = lambda: Stage.RUNNING
+
+
+class Control:
+    """One instance serves every surface."""
+
+    def __init__(self, engine: Engine, instance: str, hooks: Hooks) -> None:
+        self.engine, self.instance, self.hooks = engine, instance, hooks
+        self.started_at = engine.reactor.clock.wall()
+        self._queries = engine.store.queries
+        self._drained = False
+        self._limits = engine.limits
+
+    def call(self, verb: str, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        """Use a verb. `given` comes straight from outside."""
+        try:
+            check(verb, caller)
+            handler = VERBS.get(verb)
+            if handler is None:
+                message = f"cannot {verb.replace('_', ' ')}: this version cannot do that yet"
+                raise RequestError(Code.INVALID_STATE, message)
+            handler(self, given, caller, reply)
+        except RequestError as error:
+            if error.code is Code.ACCESS_DENIED:
+                self._announce_denied(verb, caller)
+            reply(error)
+        except ConfigError as error:
+            reply(RequestError(Code.INVALID_DEFINITION, str(error)))
+        except LedgerError as error:
+            reply(RequestError(Code.LEDGER_UNAVAILABLE, str(error)))
+
+    def subscribe(self, listener: Callable[[Announce], None]) -> None:
+        """Hear of every event, after it is durable."""
+        self.engine.executor.listeners.append(listener)
+
+    def touched(self) -> None:
+        """A request arrived: the idle window starts anew."""
+        self.hooks.touched()
+
+    def properties(self) -> dict[str, object]:
+        """The Manager's properties (CONTRACT §6). Counts are 0 while the ledger cannot be read."""
+        try:
+            counts, upcoming = self._queries.counts(), self._queries.next_wake()
+        except LedgerError:
+            counts, upcoming = {}, None
+        crons = sum(counts.get(state, 0) for state in ("active", "paused", "finished"))
+        return {
+            "Version": __version__, "InstanceId": self.instance, "State": self.state, "CronCount": crons,
+            "ActiveCount": counts.get("live", 0), "HeldCount": counts.get("held", 0), "OutboxPending": 0,
+            "NextWakeUSec": upcoming or 0, "StartedUSec": self.started_at,
+        }
+
+    @property
+    def state(self) -> str:
+        stage = self.hooks.stage()
+        return "draining" if stage is Stage.RUNNING and self._drained else str(stage)
+
+    def _announce_denied(self, verb: str, caller: Caller) -> None:
+        fields: dict[str, str | int] = {} if caller.uid is None else {"CRTRD_CALLER_UID": caller.uid}
+        who = "an unknown caller" if caller.uid is None else f"uid {caller.uid}"
+        message = f"{who} may not {verb.replace('_', ' ')} (by {caller.via})"
+        self.engine.executor.perform([Announce("auth.denied", message, fields, 5)])
+
+    # changing ----------------------------------------------------------------------------------------------------
+
+    def _post(self, make: Callable[[int, int], events.Event], reply: Reply) -> None:
+        """Post a request event made from (now, ticket)."""
+        if self.hooks.stage() is Stage.STOPPING:
+            raise RequestError(Code.SHUTTING_DOWN, "cannot take requests: crtrd is stopping")
+        self.engine.post(make(self.engine.reactor.clock.wall(), self.engine.executor.ticket(reply)))
+
+    def _arm(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        table = arguments.table(given[0], "definition")
+        definition = read_definition(table, where=f"cron {_shown(table.get('name'))}", timezone=host_zone())
+        uid, cron_id = _uid(caller), uuid.uuid4().hex
+        self._post(
+            lambda now, ticket: events.ArmRequested(now, ticket, uid, cron_id, definition),
+            _mapped(reply, lambda cron: {"id": cron.id, "next": cron.next_at}, Cron))
+
+    def _change(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        cron = self._cron(given[0])
+        changes = read_changes(arguments.table(given[1], "changes"), cron.definition, where=f"cron {cron.name}")
+        self._post(
+            lambda now, ticket: events.ChangeRequested(now, ticket, _uid(caller), cron.id, changes),
+            _mapped(reply, lambda cron: {"id": cron.id, "next": cron.next_at}, Cron))
+
+    def _cancel(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        name = arguments.text(given[0], "cron")
+        kill = arguments.options(given[1], "cancel", {"kill": bool}).get("kill", False)
+        self._post(lambda now, ticket: events.CancelRequested(now, ticket, _uid(caller), name, kill), _empty(reply))
+
+    def _pause(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        name, note = arguments.text(given[0], "cron"), arguments.text(given[1], "note")
+        self._post(lambda now, ticket: events.PauseRequested(now, ticket, _uid(caller), name, note), _empty(reply))
+
+    def _resume(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        name = arguments.text(given[0], "cron")
+        self._post(lambda now, ticket: events.ResumeRequested(now, ticket, _uid(caller), name), _empty(reply))
+
+    def _skip(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        name, instant = arguments.text(given[0], "cron"), arguments.number(given[1], "instant")
+        self._post(lambda now, ticket: events.SkipRequested(now, ticket, _uid(caller), name, instant), reply)
+
+    def _poke(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        name = arguments.text(given[0], "cron")
+        self._post(lambda now, ticket: events.PokeRequested(now, ticket, _uid(caller), name), reply)
+
+    def _run(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        name = arguments.text(given[0], "cron")
+        chosen = arguments.options(given[1], "run", {"target": str, "overlap": str})
+        _check_overlap(chosen.get("overlap", ""))
+        key = uuid.uuid4().hex
+        self._post(
+            lambda now, ticket: events.DispatchRequested(
+                now, ticket, _uid(caller), name, Origin.MANUAL, key, now, target=chosen.get("target", ""),
+                overlap=chosen.get("overlap", "")),
+            _mapped(reply, _dispatched, tuple))
+
+    def _kill(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        run_id = arguments.text(given[0], "run")
+        signum = arguments.number(given[1], "signal", 1, signal.SIGRTMAX)
+        found = self._queries.run(run_id)
+        full = found.id if found else run_id
+        self._post(lambda now, ticket: events.KillRequested(now, ticket, _uid(caller), full, signum), _empty(reply))
+
+    # reading -----------------------------------------------------------------------------------------------------
+
+    def _cron(self, name_or_id: object) -> Cron:
+        wanted = arguments.text(name_or_id, "cron")
+        cron = self._queries.cron(wanted)
+        if cron is None:
+            raise RequestError(Code.NO_SUCH_CRON, f"cannot find cron {_shown(wanted)}: no cron has that name or id")
+        return cron
+
+    def _summary(self, cron: Cron) -> views.View:
+        last, last_run = self._queries.last_settled(cron.id)
+        running = self._queries.live_count(cron.id)
+        return views.cron_view(
+            cron, held=self._queries.held_count(cron.id), last=last, last_run=last_run, running=running)
+
+    def _get_cron(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        cron = self._cron(given[0])
+        reply(views.cron_details(cron, self._summary(cron)))
+
+    def _get_run(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        wanted = arguments.text(given[0], "run")
+        run = self._queries.run(wanted)
+        if run is None:
+            raise RequestError(Code.NO_SUCH_RUN, f"cannot find run {_shown(wanted)}: no run has that id")
+        reply(views.run_view(run))
+
+    def _get_occurrence(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        wanted = arguments.text(given[0], "occurrence")
+        found = self._queries.occurrence(wanted)
+        if found is None:
+            message = f"cannot find occurrence {_shown(wanted)}: no occurrence has that id"
+            raise RequestError(Code.NO_SUCH_OCCURRENCE, message)
+        reply(views.occurrence_view(found, self._queries.cells(found.id)))
+
+    def _list_crons(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        wanted, (limit, after) = arguments.cron_filter(given[0]), arguments.page(given[1], given[2])
+        crons, onward = self._queries.crons(wanted, limit, after)
+        reply(([self._summary(cron) for cron in crons], str(onward) if onward else ""))
+
+    def _history(self, given: tuple[object, ...], verb: str, words: Mapping[str, type]) -> tuple[Filter, int, int]:
+        chosen = arguments.table(given[0], "filter")
+        cron_id = self._history_cron(chosen["cron"]) if chosen.get("cron") else ""
+        limit, after = arguments.page(given[1], given[2])
+        return arguments.history_filter(chosen, verb, cron_id, words), limit, after
+
+    def _history_cron(self, wanted: object) -> str:
+        """History outlives its cron: an id that only the ledger's rows know is good enough."""
+        name = arguments.text(wanted, "cron")
+        cron = self._queries.cron(name)
+        cron_id = cron.id if cron else self._queries.former_cron(name)
+        if cron_id is None:
+            raise RequestError(Code.NO_SUCH_CRON, f"cannot find cron {_shown(name)}: no cron has that name or id")
+        return cron_id
+
+    def _list_occurrences(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        wanted, limit, after = self._history(given, "list occurrences", {"status": str})
+        found, onward = self._queries.occurrences(wanted, limit, after)
+        rows = [views.occurrence_view(each, self._queries.cells(each.id)) for each in found]
+        reply((rows, str(onward) if onward else ""))
+
+    def _list_runs(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        wanted, limit, after = self._history(given, "list runs", {"result": str, "occurrence_id": str})
+        found, onward = self._queries.runs(wanted, limit, after)
+        reply(([views.run_view(run) for run in found], str(onward) if onward else ""))
+
+    def _next(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        cron, count = self._cron(given[0]), arguments.number(given[1], "count", 0, MOST_INSTANTS)
+        reply(self._upcoming(cron, count))
+
+    def _upcoming(self, cron: Cron, count: int) -> list[int]:
+        found: list[int] = []
+        instant = cron.next_at
+        while instant is not None and len(found) < count:
+            found.append(instant)
+            instant = timetable(cron).next_after(instant)
+        return found
+
+    def _calendar(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        chosen = arguments.options(given[0], "calendar", {"schedule": list, "timezone": str})
+        start = arguments.number(given[1], "from") or self.engine.reactor.clock.wall()
+        count = arguments.number(given[2], "count", 0, MOST_INSTANTS)
+        texts = tuple(arguments.text(each, "schedule") for each in chosen.get("schedule", ()))
+        sample = Definition("calendar", schedule=texts, timezone=chosen.get("timezone") or host_zone())
+        try:
+            schedule = compiled(sample, start - start % SECOND, "")
+        except (ScheduleError, ValueError) as error:
+            raise RequestError(Code.INVALID_DEFINITION, str(error)) from error
+        found: list[int] = []
+        instant = schedule.next_after(start)
+        while instant is not None and len(found) < count:
+            found.append(instant)
+            instant = schedule.next_after(instant)
+        reply(found)
+
+    def _explain(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        """Past from the ledger, future from the schedule."""
+        cron, instant = self._cron(given[0]), arguments.number(given[1], "instant")
+        row = self._queries.occurrence_at(cron.id, instant)
+        if row is not None:
+            reply({"source": "ledger", **views.occurrence_view(row, self._queries.cells(row.id))})
+            return
+        verdict = timetable(cron).explain(instant)
+        reason = verdict.reason
+        if verdict.due and cron.state != "active":
+            reason = str(cron.state)
+        elif instant in cron.skip_next:
+            reason = "skip-requested"
+        reply({"source": "schedule", "instant": instant, "due": verdict.due and not reason, "reason": reason,
+               "detail": verdict.detail or cron.note})
+
+    def _status(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        reply({
+            "version": __version__, "instance_id": self.instance, "state": self.state, "pid": os.getpid(),
+            "started_at": self.started_at, "crons": self._queries.counts(),
+            "next_wake": self._queries.next_wake(),
+        })
+
+    # operations --------------------------------------------------------------------------------------------------
+
+    def _drain(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        """Start nothing more, or start again; what is due meanwhile waits, and nothing is lost."""
+        wanted = arguments.flag(given[0], "drain")
+        if wanted and not self._drained:
+            self._limits, self.engine.limits = self.engine.limits, without_starts(self.engine.limits)
+        elif not wanted and self._drained:
+            self.engine.limits = self._limits
+            self.engine.wake()
+        self._drained = wanted
+        reply(None)
+
+    def _reload(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        self.hooks.reload()
+        reply(None)
+
+
+def _uid(caller: Caller) -> int:
+    return os.geteuid() if caller.uid is None else caller.uid
+
+
+def _shown(value: object) -> str:
+    text = str(value)[:80]
+    return repr(text) if text.isprintable() else ascii(text)
+
+
+def _check_overlap(value: str) -> None:
+    if value and value not in {"skip", "queue", "replace", "allow"}:
+        raise RequestError(Code.INVALID_ARGUMENT, f"cannot run: overlap {_shown(value)} is no policy")
+
+
+def _dispatched(answer: tuple[Occurrence | None, tuple[str, ...]]) -> dict[str, object]:
+    occurrence, runs = answer
+    if occurrence is None:
+        return {"occurrence": "", "runs": []}
+    return {"occurrence": occurrence.id, "runs": list(runs), "status": str(occurrence.status),
+            "reason": str(occurrence.reason), "detail": occurrence.detail}
+
+
+def _mapped(reply: Reply, turn: Callable[..., object], kind: type) -> Reply:
+    return lambda value: reply(turn(value) if isinstance(value, kind) else value)
+
+
+def _empty(reply: Reply) -> Reply:
+    return lambda value: reply(value if isinstance(value, RequestError) else None)
+
+
+VERBS: Mapping[str, Callable[[Control, tuple[object, ...], Caller, Reply], None]] = {
+    "arm": Control._arm, "change": Control._change, "cancel": Control._cancel, "pause": Control._pause,
+    "resume": Control._resume, "skip": Control._skip, "poke": Control._poke, "run": Control._run,
+    "kill": Control._kill, "get_cron": Control._get_cron, "get_run": Control._get_run,
+    "get_occurrence": Control._get_occurrence, "list_crons": Control._list_crons,
+    "list_occurrences": Control._list_occurrences, "list_runs": Control._list_runs, "next": Control._next,
+    "calendar": Control._calendar, "explain": Control._explain, "status": Control._status,
+    "drain": Control._drain, "reload": Control._reload,
+}

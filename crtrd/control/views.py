@@ -1,0 +1,75 @@
+"""What surfaces show of crons, occurrences and runs: plain tables whose keys are the fields of CONTRACT §5.
+
+Instants are microseconds since the epoch, None is absent, heads are bytes. Surfaces turn them into their own types.
+"""
+
+from dataclasses import fields
+
+from crtrd.core.cron import Cron, Definition
+from crtrd.core.occurrence import Cell, Occurrence, Run
+
+View = dict[str, object]
+
+
+def cron_view(cron: Cron, *, held: int, last: Occurrence | None, last_run: Run | None, running: int) -> View:
+    """The row of `list`."""
+    return {
+        "id": cron.id, "name": cron.name, "state": str(cron.state), "paused_by": str(cron.paused_by),
+        "note": cron.note, "schedule": list(cron.definition.schedule), "timezone": cron.definition.timezone,
+        "next": cron.next_at, "held": held, "running": running, "last_status": str(last.status) if last else None,
+        "last_at": last.instant if last else None, "last_run": last_run.id if last_run else None,
+        "last_result": str(last_run.result) if last_run and last_run.result else None,
+        "failures": cron.failures, "owner": cron.owner, "created_at": cron.created_at, "changed_at": cron.changed_at,
+    }
+
+
+def cron_details(cron: Cron, summary: View) -> View:
+    """`list`'s row and every key of the definition that differs from its default. Environment values included."""
+    shown = dict(summary)
+    definition = cron.definition
+    for field in fields(Definition):
+        value = getattr(definition, field.name)
+        if field.name in shown or value == field.default:
+            continue
+        shown[field.name] = _plain(value)
+    shown["timeout"], shown["grace"] = definition.timeout, definition.grace
+    shown["overlap"] = str(definition.overlap)
+    return shown
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        if value and isinstance(value[0], tuple):
+            return dict(value)
+        return list(value)
+    return str(value) if isinstance(value, str) else value
+
+
+def occurrence_view(each: Occurrence, cells: list[Cell]) -> View:
+    return {
+        "id": each.id, "cron_id": each.cron_id, "cron_name": each.cron_name, "origin": str(each.origin),
+        "instant": each.instant, "key": each.key, "label": each.label, "status": str(each.status),
+        "reason": str(each.reason), "detail": each.detail, "covers": each.covers, "fence": each.fence,
+        "cells": [_cell_text(cell) for cell in cells], "created_at": each.created_at, "settled_at": each.settled_at,
+    }
+
+
+def _cell_text(cell: Cell) -> str:
+    return f"{cell.target}={cell.status}"
+
+
+def run_view(run: Run) -> View:
+    return {
+        "id": run.id, "cron_id": run.cron_id, "cron_name": run.cron_name, "occurrence_id": run.occurrence_id,
+        "target": run.target, "attempt": run.attempt, "trigger": str(run.trigger), "phase": str(run.phase),
+        "scheduled_at": run.scheduled_at, "started_at": run.started_at, "finished_at": run.finished_at,
+        "duration_us": run.duration, "result": str(run.result) if run.result else None, "reason": run.reason,
+        "exit_code": run.exit_code, "signal": run.signal, "pid": run.identity.pid if run.identity else None,
+        "out_of_band": run.out_of_band, "fence": run.fence, "cgroup": run.cgroup, "stdout_head": run.stdout.head,
+        "stdout_bytes": run.stdout.total, "stdout_sha256": run.stdout.sha256,
+        "stdout_truncated": run.stdout.truncated, "stderr_head": run.stderr.head, "stderr_bytes": run.stderr.total,
+        "stderr_sha256": run.stderr.sha256, "stderr_truncated": run.stderr.truncated,
+        "survivors": list(run.survivors), "delivered": run.delivered,
+    }
+
+

@@ -1,0 +1,302 @@
+"""The composition root: builds the rooms, wires them, turns signals into calls and the end into an exit status.
+
+    0   left or stopped as asked            78  the ledger cannot be used by this crtrd: an administrator must act
+    1   could not start for another reason  2   wrong usage
+
+A configuration file that cannot be read does not keep the daemon from running: defaults hold and the fault is told.
+"""
+
+import os
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import Mapping, MutableMapping
+
+from crtrd import __version__, names
+from crtrd.config.loader import load_settings
+from crtrd.config.settings import ClockMode, Settings
+from crtrd.control.verbs import Control, Hooks
+from crtrd.core.effects import Announce
+from crtrd.core.events import DaemonStarted
+from crtrd.core.facts import Limits
+from crtrd.dbus.service import BusService
+from crtrd.engine import crashpoints
+from crtrd.engine.engine import Engine
+from crtrd.engine.executor import Executor
+from crtrd.engine.lifecycle import Lifecycle, Surfaces
+from crtrd.engine.output import OutputLog
+from crtrd.engine.recovery import Recovery
+from crtrd.errors import ConfigError, LedgerError, ManagerError
+from crtrd.ledger.store import Store
+from crtrd.loop.clock import Clock
+from crtrd.loop.reactor import IN, Reactor
+from crtrd.migrations.boot import Applied, run_boot_list
+from crtrd.supervision.cgroup import Cgroups
+from crtrd.supervision.supervisor import Supervisor
+from crtrd.systemd.activation import take_listen_fds
+from crtrd.systemd.journal import Journal
+from crtrd.systemd.manager import Manager
+from crtrd.systemd.notify import Notifier
+from crtrd.trigger.server import TriggerServer
+
+EX_USAGE, EX_CONFIG = 2, 78
+USAGE = "usage: crtrd [--system|--user] [--version]"
+READY_WITHIN = 2_000_000  # the bus may be away; the socket and the schedule work without it
+COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and our first instruction
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Daemon:
+    """One life. `run` returns the exit status."""
+
+    def __init__(self, environ: MutableMapping[str, str], *, user: bool) -> None:
+        self.places = names.places(environ, user=user)
+        self.notifier = Notifier(environ)
+        self.passed = _take_descriptors(environ)
+        crashpoints.arm(environ)
+        self.clock = Clock()
+        self.reactor = Reactor(self.clock)
+        self.journal = Journal(sys.stderr)
+        self.boot_id = self.clock.boot_id()
+        self.instance = uuid.uuid4().hex
+        self.settings = self._first_settings()
+        self.ready = False
+
+    def run(self) -> int:
+        cgroups = Cgroups.find()
+        self._repair(cgroups)
+        try:
+            self._open_store()
+        except LedgerError as error:
+            self._say("daemon.failed", str(error), 2)
+            return EX_CONFIG
+        self._build_engine(cgroups)
+        self._build_surfaces()
+        self._watch_signals()
+        self._begin()
+        self.reactor.run()
+        self._close()
+        return 0
+
+    # building ----------------------------------------------------------------------------------------------------
+
+    def _first_settings(self) -> Settings:
+        try:
+            return load_settings(self.places)
+        except ConfigError as error:
+            self._say("config.rejected", f"{error}; running with the defaults", 3)
+            return Settings()
+
+    def _repair(self, cgroups: Cgroups | None) -> None:
+        """The boot list, before supervision touches anything."""
+        self.places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if cgroups is None and self.notifier.present:
+            self._say("daemon.no_cgroups", f"runs get no cgroup of their own: {Cgroups.refusal}", 4)
+        for outcome in run_boot_list(self.places, cgroup_orphans=cgroups.orphans if cgroups else None):
+            if isinstance(outcome, Applied):
+                changes = ", ".join(f"{key} {value}" for key, value in outcome.changes.items())
+                fields = {"CRTRD_MIGRATION": outcome.id, **{f"CRTRD_{key.upper()}": value
+                                                            for key, value in outcome.changes.items()}}
+                event = Announce("daemon.boot_migration.applied", f"{outcome.id}: {changes}", fields, 5)
+            else:
+                event = Announce("daemon.boot_migration.failed", f"{outcome.id}: {outcome.reason}",
+                                 {"CRTRD_MIGRATION": outcome.id}, 3)
+            self.journal.event(event)
+
+    def _open_store(self) -> None:
+        def lease_end() -> int:
+            return self.clock.boot() + self.settings.lease_ttl
+        self.store = Store(self.places.ledger, owner=self.instance, boot_id=self.boot_id,
+                           post=self.reactor.wake_from_thread, lease_end=lease_end)
+        self.store.open()
+
+    def _build_engine(self, cgroups: Cgroups | None) -> None:
+        home = str(self.places.home) if self.places.home else None
+        self.executor = Executor(self.reactor, home=home, head=self.settings.output_head)
+        self.output = OutputLog(self.journal, self.settings.journal_limit)
+        self.executor.output = self.output
+        self.supervisor = Supervisor(self.reactor, cgroups, self.executor.report, self.output.lines)
+        self.executor.supervisor = self.supervisor
+        self.output.mute = self.supervisor.mute
+        if self.notifier.present:
+            self.supervisor.handed = self._keep_descriptors
+            self.supervisor.returned = self._drop_descriptors
+        self.engine = Engine(self.reactor, self.store, self.executor, self._limits())
+        self.executor.post = self.engine.post
+        self.executor.listeners.append(self.journal.event)
+
+    def _limits(self) -> Limits:
+        return Limits(self.boot_id, self.settings.max_runs_at_once, self.settings.clock is not ClockMode.EXTERNAL,
+                      self.settings.pools)
+
+    def _build_surfaces(self) -> None:
+        hooks = Hooks(reload=self.reload)
+        self.control = Control(self.engine, self.instance, hooks)
+        bus = self.places.private_bus
+        address = f"unix:path={bus}" if self.places.home and bus.exists() else None
+        self.bus = BusService(self.reactor, self.control, address=address, user=self.places.user)
+        self.bus.on_trouble = lambda text: self._bus_trouble(text)
+        self.bus.on_owned = self._be_ready
+        self.trigger = TriggerServer(self.reactor, self.control, self._sockets())
+        manager = Manager(self.reactor, user=self.places.user) if self.notifier.present else None
+        surfaces = Surfaces(quiet=self._quiet, release=self.bus.release)
+        self.lifecycle = Lifecycle(self.engine, self.settings, self.notifier, manager, surfaces)
+        hooks.touched, hooks.stage = self.lifecycle.touched, lambda: self.lifecycle.stage
+
+    def _quiet(self) -> bool:
+        return not (self.bus.pending() or self.trigger.open_requests() or self.executor.unanswered)
+
+    def _sockets(self) -> list[socket.socket]:
+        """The manager's, or, from a terminal, one of our own."""
+        passed = [fd for name, fds in self.passed.items() if _stored(name) is None for fd in fds]
+        if passed or self.notifier.present:
+            return [socket.socket(fileno=fd) for fd in passed]
+        path = self.places.socket
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        own.bind(str(path))
+        path.chmod(0o660)
+        own.listen(128)
+        return [own]
+
+    # the descriptor store ----------------------------------------------------------------------------------------
+
+    def _keep_descriptors(self, run_id: str, fds: Mapping[str, int]) -> None:
+        for kind, fd in fds.items():
+            self.notifier.store_fd(f"{kind}-{run_id}", fd)
+
+    def _drop_descriptors(self, run_id: str) -> None:
+        for kind in ("out", "err", "pid"):
+            self.notifier.drop_fd(f"{kind}-{run_id}")
+
+    def _stored_descriptors(self) -> dict[str, dict[str, int]]:
+        kept: dict[str, dict[str, int]] = {}
+        for name, fds in self.passed.items():
+            if (stored := _stored(name)) is not None:
+                kind, run_id = stored
+                kept.setdefault(run_id, {})[kind] = fds[0]
+        return kept
+
+    # beginning and ending ----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._say("daemon.started", f"crtrd {__version__} started, clock {self.settings.clock}")
+        Recovery(self.engine, self.supervisor, self.executor.home).begin(self._stored_descriptors())
+        self.engine.post(DaemonStarted(self.clock.wall(), self.boot_id))
+        self.bus.start()
+        self.reactor.later(READY_WITHIN, self._be_ready)
+        self._feed_watchdog()
+        self.reactor.later(self.settings.lease_ttl // 3, self._renew_leases)
+
+    def _be_ready(self) -> None:
+        if self.ready:
+            return
+        self.ready = True
+        self.notifier.ready("running")
+        self.lifecycle.lead = self._age() + COLD_START_MARGIN
+        self.lifecycle.start()
+
+    def _age(self) -> int:
+        """Microseconds since our process was made: start ticks count from boot, as CLOCK_BOOTTIME does."""
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+        return self.clock.boot() - ticks * 1_000_000 // TICKS
+
+    def _feed_watchdog(self) -> None:
+        if self.notifier.watchdog_usec:
+            self.notifier.alive()
+            self.reactor.later(self.notifier.watchdog_usec // 2, self._feed_watchdog)
+
+    def _renew_leases(self) -> None:
+        """The heartbeat of live runs, at a third of their lease; without a live run nothing is written."""
+        if self.supervisor.live():
+            self.store.submit(lambda session: session.renew_leases(), lambda _: None)
+        self.reactor.later(self.settings.lease_ttl // 3, self._renew_leases)
+
+    def _bus_trouble(self, text: str) -> None:
+        self._say("bus.trouble", text, 4)
+
+    def reload(self) -> None:
+        """Read crtrd.toml again; a bad file is refused whole and the old settings stay."""
+        try:
+            settings = load_settings(self.places)
+        except ConfigError as error:
+            self._say("config.rejected", f"{error}; the settings in force stay", 3)
+            raise
+        self.settings = self.lifecycle.settings = settings
+        self.engine.limits = self._limits()
+        self.executor.head, self.output.limit = settings.output_head, settings.journal_limit
+        self._say("config.reloaded", "configuration read again")
+        self.engine.wake()
+
+    def _watch_signals(self) -> None:
+        """Signals arrive as bytes on a socket pair, so that they are events like all others (signal.set_wakeup_fd)."""
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._signals, self._signal_end = socket.socketpair()
+        for end in (self._signals, self._signal_end):
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._signal_end.fileno())
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+        self.reactor.watch(self._signals.fileno(), IN, lambda _: self._signaled())
+
+    def _signaled(self) -> None:
+        for number in self._signals.recv(64):
+            if number in {signal.SIGTERM, signal.SIGINT}:
+                self.lifecycle.stop()
+            elif number == signal.SIGHUP:
+                try:
+                    self.reload()
+                except ConfigError:
+                    continue  # told in the journal
+
+    def _say(self, kind: str, message: str, priority: int = 6) -> None:
+        event = Announce(kind, message, {}, priority)
+        if hasattr(self, "executor"):
+            self.executor.perform([event])
+        else:
+            self.journal.event(event)
+
+    def _close(self) -> None:
+        self.bus.close()
+        self.trigger.close()
+        self.supervisor.close()
+        self.engine.close()
+        self.store.close()
+        self.journal.close()
+
+
+def _take_descriptors(environ: MutableMapping[str, str]) -> dict[str, list[int]]:
+    try:
+        return take_listen_fds(environ)
+    except ManagerError as error:
+        print(f"crtrd: {error}", file=sys.stderr)  # noqa: T201 - before there is a journal
+        return {}
+
+
+def _stored(name: str) -> tuple[str, str] | None:
+    """(`out`, run id) of a descriptor that an earlier life stored, None for a socket."""
+    kind, _, run_id = name.partition("-")
+    return (kind, run_id) if kind in {"out", "err", "pid"} and len(run_id) == 32 else None  # noqa: PLR2004 - an id
+
+
+def main() -> int:
+    """Entry point of `crtrd`."""
+    user = False
+    for argument in sys.argv[1:]:
+        if argument == "--version":
+            print(f"crtrd {__version__}")  # noqa: T201 - asked for
+            return 0
+        if argument in {"--help", "-h"}:
+            print(USAGE)  # noqa: T201 - asked for
+            return 0
+        if argument not in {"--user", "--system"}:
+            print(f"crtrd: unknown argument {argument}\n{USAGE}", file=sys.stderr)  # noqa: T201 - usage
+            return EX_USAGE
+        user = argument == "--user"
+    os.umask(0o077)
+    return Daemon(os.environ, user=user).run()
+
+

@@ -1,0 +1,212 @@
+"""Staying, leaving and stopping. The daemon leaves only when the ledger owes nothing before an armed wake-up (I8).
+
+    busy -> idle (grace runs) -> probing -> arming -> released -> gone
+     ^        |                    |          |           |
+     +--------+--------------------+----------+           +-> whatever came in meanwhile is durable; the wake-up is
+        anything new, or a probe that failed                  moved to "now" for it, and the next life runs it
+
+From STOPPING=1 on systemd counts the unit as going, so there is no way back from `released`; nothing is started
+there, and a new start request waits for our end. `stop` is SIGTERM's way: runs are interrupted, no wake-up is armed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from crtrd.config.settings import ClockMode, Settings
+from crtrd.core.cron import SECOND
+from crtrd.core.effects import Announce
+from crtrd.core.events import StopBegun
+from crtrd.core.idle import Owed, may_leave
+from crtrd.engine.crashpoints import reach
+from crtrd.engine.engine import Engine, without_starts
+from crtrd.errors import ManagerError
+from crtrd.schedule.spans import format_instant
+from crtrd.systemd.manager import Manager
+from crtrd.systemd.notify import Notifier
+
+PROBE_AGAIN = 10 * SECOND
+POLL = SECOND // 50
+LAST_CALLS = 5 * SECOND
+
+
+class Stage(StrEnum):
+    RUNNING = "running"
+    DRAINING = "draining"
+    LEAVING = "leaving"
+    RELEASED = "released"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class Surfaces:
+    """What the lifecycle needs of bus and socket, which live above it."""
+
+    quiet: Callable[[], bool]
+    """No request is being received or answered."""
+    release: Callable[[Callable[[], None]], None]
+    """Give up the bus name; calls back when its reply is there. Requests go on being answered meanwhile."""
+
+
+class Lifecycle:
+    """`touched` for every request; the engine's batches do the rest."""
+
+    def __init__(
+        self, engine: Engine, settings: Settings, notifier: Notifier, manager: Manager | None, surfaces: Surfaces
+    ) -> None:
+        self.engine, self.settings, self.notifier = engine, settings, notifier
+        self.manager, self.surfaces = manager, surfaces
+        self.stage = Stage.RUNNING
+        self.lead = 0
+        """How much earlier than due the wake-up is armed: the measured cold start, microseconds."""
+        self._reactor = engine.reactor
+        self._quiet_since = self._reactor.clock.mono()
+        self._timer = self._reactor.later(0, lambda: None)
+        self._aged = False
+        self._ending = False
+        self._armed: int | None = None
+        engine.after_batch = self.consider
+
+    @property
+    def resident(self) -> bool:
+        return self.settings.clock is ClockMode.INTERNAL or self.manager is None
+
+    def start(self) -> None:
+        """Begin to count `max_lifetime`."""
+        if not self.resident:
+            self._reactor.later(self.settings.max_lifetime, self._grow_old)
+        self.consider()
+
+    def touched(self) -> None:
+        """A request came in: the window starts anew."""
+        self._quiet_since = self._reactor.clock.mono()
+        self.consider()
+
+    def consider(self) -> None:
+        """Look whether it is time to leave, or to wait out the grace, or to go on."""
+        if self.stage is Stage.STOPPING:
+            self._stop_when_done()
+        if self.stage is not Stage.RUNNING or self.resident:
+            return
+        self._timer.cancel()
+        if not self._idle(self.engine.owed):
+            self._quiet_since = self._reactor.clock.mono()
+            return
+        waited = self._reactor.clock.mono() - self._quiet_since
+        self._timer = self._reactor.later(self._grace - waited, self._probe)
+
+    @property
+    def _grace(self) -> int:
+        return 0 if self._aged else self.settings.idle_grace
+
+    def _idle(self, owed: Owed | None) -> bool:
+        if self.engine.busy or not self.surfaces.quiet():
+            return False
+        return may_leave(owed, self._reactor.clock.wall(), self._grace)
+
+    def _grow_old(self) -> None:
+        """The backstop against leaks: leave at the next moment without a live run. Deletes nothing."""
+        self._aged = True
+        self._announce("daemon.max_lifetime", "max_lifetime reached, leaving when no run is live")
+        self.consider()
+
+    # leaving -----------------------------------------------------------------------------------------------------
+
+    def _probe(self) -> None:
+        if self._idle(self.engine.owed):
+            self.engine.probe(self._probed)
+        else:
+            self._timer = self._reactor.later(PROBE_AGAIN, self._probe)
+
+    def _probed(self, owed: Owed | None) -> None:
+        if self.stage is not Stage.RUNNING:
+            return
+        if not self._idle(owed) or owed is None or self.manager is None:
+            self._timer = self._reactor.later(PROBE_AGAIN, self.consider)
+            return
+        reach("leave.before")
+        self.stage = Stage.LEAVING
+        self._arm(owed.next_wake, lambda: self._wake_armed(owed))
+
+    def _arm(self, instant: int | None, done: Callable[[], None]) -> None:
+        """Arm the wake-up and read it back; a manager that fails keeps us here."""
+        if self.manager is None:
+            done()
+            return
+        if instant is None:
+            self.manager.disarm_wake(lambda value: self._armed_or_stay(value, None, done))
+            return
+        wake = max(instant - self.lead, self._reactor.clock.wall())
+        self.manager.arm_wake(wake, lambda value: self._armed_or_stay(value, wake, done))
+
+    def _armed_or_stay(self, value: int | None | ManagerError, wanted: int | None, done: Callable[[], None]) -> None:
+        late = isinstance(value, int) and wanted is not None and value > wanted + SECOND
+        if isinstance(value, ManagerError) or late:
+            why = str(value) if isinstance(value, ManagerError) else "the timer reads back later than it was asked"
+            self._announce("daemon.wake.failed", f"cannot arm the wake-up, staying: {why}", 4)
+            if self.stage is Stage.LEAVING:
+                self.stage = Stage.RUNNING
+            self._timer = self._reactor.later(PROBE_AGAIN, self.consider)
+            return
+        self._armed = wanted
+        done()
+
+    def _wake_armed(self, owed: Owed) -> None:
+        """Last chance to turn back: nothing has been given up yet."""
+        reach("leave.armed")
+        if not self._idle(self.engine.owed):
+            self.stage = Stage.RUNNING
+            self.consider()
+            return
+        until = "nothing is planned" if owed.next_wake is None else f"next wake-up {format_instant(owed.next_wake)}"
+        self._announce("daemon.idle", f"idle, leaving; {until}")
+        self.engine.limits = without_starts(self.engine.limits)
+        self.notifier.stopping()
+        self.surfaces.release(self._released)
+
+    def _released(self) -> None:
+        reach("leave.released")
+        self.stage = Stage.RELEASED
+        self._last_calls(self._reactor.clock.mono() + LAST_CALLS)
+
+    def _last_calls(self, deadline: int) -> None:
+        """Answer what is still in hand, then compare the ledger with the armed wake-up once more."""
+        waiting = self.engine.busy or not self.surfaces.quiet()
+        if waiting and self._reactor.clock.mono() < deadline:
+            self._reactor.later(POLL, lambda: self._last_calls(deadline))
+            return
+        self.engine.probe(self._checked)
+
+    def _checked(self, owed: Owed | None) -> None:
+        now = self._reactor.clock.wall()
+        if owed is None or owed.due or owed.live:
+            self._arm(now, self._reactor.stop)
+        elif owed.next_wake is not None and (self._armed is None or owed.next_wake - self.lead < self._armed):
+            self._arm(owed.next_wake, self._reactor.stop)
+        else:
+            self._reactor.stop()
+
+    # stopping ----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """SIGTERM: interrupt what runs, settle it, give up the name and end. A second call changes nothing."""
+        if self.stage is Stage.STOPPING:
+            return
+        leaving = self.stage is Stage.RELEASED
+        self.stage = Stage.STOPPING
+        if leaving:
+            return
+        self._announce("daemon.stopping", "stopping")
+        self.notifier.stopping()
+        self.engine.limits = without_starts(self.engine.limits)
+        self.engine.post(StopBegun(self._reactor.clock.wall()))
+
+    def _stop_when_done(self) -> None:
+        owed = self.engine.owed
+        if self.engine.busy or owed is None or owed.live or self._ending:
+            return
+        self._ending = True
+        self.surfaces.release(self._reactor.stop)
+
+    def _announce(self, kind: str, message: str, priority: int = 6) -> None:
+        self.engine.executor.perform([Announce(kind, message, {}, priority)])
