@@ -16,8 +16,7 @@
         disk = machine.freeze()                       # power off; `Machine(suite, layers=[disk])` starts from it
 
 Fixtures are in conftest.py. Clock and kernel are the host's: set no time, load no module. There is no network.
-Each machine has a cgroup of its own (two nspawn containers in one would share a tree) and a mount namespace
-of its own, so the host's /run, /dev and mount table see nothing of it. See keeper.py for how it ends.
+How it runs is in nspawn.py, how it ends in keeper.py, what it starts from in rootfs.py.
 """
 
 import fcntl
@@ -35,27 +34,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from tests.machine.keeper import LOCK, cgroup_of, kill_cgroup, remove_cgroup, sweep
+from tests.machine.keeper import LOCK, sweep
+from tests.machine.nspawn import Container
 from tests.machine.rootfs import cache, root_folder
 
 T = TypeVar("T")
 Command = str | Sequence[str]
 
 BOOT_SECONDS = 60
-SHUTDOWN_SECONDS = 60
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-ENVIRONMENT = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", "SYSTEMD_PAGER": ""}
-
-# $1 cgroup, $2 folder, $3 lower folders, $4 name. /run is covered because nspawn keeps files in the host's.
-BOOT = """
-echo $$ >"$1/cgroup.procs"
-mount -t tmpfs tmpfs /run
-[ -z "$3" ] || mount -t overlay overlay -o "lowerdir=$3,upperdir=$2/upper,workdir=$2/work" "$2/root"
-exec systemd-nspawn --quiet --machine="$4" --directory="$2/root" --boot --register=no --keep-unit \
-    --private-network --link-journal=no --resolv-conf=off --timezone=off --console=pipe
-"""
-
-ENTER = 'echo $$ >"$1/cgroup.procs"; shift; exec nsenter "$@"'
 
 
 class Machine:
@@ -64,16 +50,14 @@ class Machine:
     def __init__(self, suite: str, *, layers: Sequence[Path] = (), name: str | None = None) -> None:
         self.suite = suite
         self.name = name or f"{suite}-{uuid.uuid4().hex[:8]}"
-        self._lower = [*layers, root_folder(suite)]
+        root = root_folder(suite)
         machines = cache() / "machines"
         machines.mkdir(exist_ok=True)
         sweep(machines)
-        self.folder = machines / self.name
-        self._cgroup = cgroup_of(self.name)
-        self._nspawn: subprocess.Popen[bytes] | None = None
-        self._init = 0
-        self._make_folder()
-        self._keeper = self._start_keeper()
+        folder = machines / self.name
+        self._lock = _locked_folder(folder)
+        self._keeper = _start_keeper(folder, self._lock)
+        self._container = Container(folder, [*layers, root])
 
     def __enter__(self) -> Self:
         try:
@@ -92,53 +76,37 @@ class Machine:
 
     def boot(self) -> None:
         """Boot and wait until systemd has started everything."""
-        self._cgroup.mkdir(exist_ok=True)
-        lower = ":".join(map(str, self._lower)) if self._overlay else ""
-        arguments = [str(self._cgroup), str(self.folder), lower, self.name]
-        with (self.folder / "console").open("ab") as console:
-            self._nspawn = subprocess.Popen(
-                ["unshare", "--mount", "--propagation", "private", "sh", "-ec", BOOT, "boot", *arguments],
-                env={"PATH": PATH, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1", "SYSTEMD_LOG_LEVEL": "warning"},
-                stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True,
-            )  # fmt: skip
-        self._init = self.wait_for(self._find_init, BOOT_SECONDS)
-        self.wait_for(self._booted, BOOT_SECONDS)
+        self._container.start()
+        self.wait_for(self._container.find_init, BOOT_SECONDS, "PID 1")
+        self.wait_for(self._booted, BOOT_SECONDS, "the end of the boot")
 
     def power_off(self) -> None:
         """Shut down cleanly."""
-        if self._nspawn is None:
-            return
-        self._nspawn.send_signal(signal.SIGTERM)  # nspawn asks PID 1 to halt
-        try:
-            self._nspawn.wait(SHUTDOWN_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"{self.name} did not shut down\n{self._console()}") from None
-        finally:
-            self._cut()
+        self._container.halt()
 
     def reboot(self) -> None:
         """Shut down cleanly and boot the same disk again."""
-        self.power_off()
+        self._container.halt()
         self.boot()
 
     def power_cut(self) -> None:
         """End every process at once, as a loss of power does, and boot the same disk again."""
-        self._cut()
+        self._container.cut()
         self.boot()
 
     def freeze(self) -> Path:
         """Shut down cleanly; the answer is a layer for other machines, good until this one is closed."""
-        self.power_off()
-        return self.folder / ("upper" if self._overlay else "root")
+        self._container.halt()
+        return self._container.disk
 
     def close(self) -> None:
         """Destroy the machine at once; nothing of it is left when this returns. Twice is harmless."""
-        if self._keeper.stdin is None or self._keeper.stdin.closed:
+        assert self._keeper.stdin is not None
+        if self._keeper.stdin.closed:
             return
         self._keeper.stdin.close()
         status = self._keeper.wait(60)
-        if self._nspawn is not None:
-            self._nspawn.wait(10)
+        self._container.reap()
         os.close(self._lock)
         if status != 0:
             raise RuntimeError(f"the keeper of {self.name} failed with {status}")
@@ -154,7 +122,7 @@ class Machine:
         Raises AssertionError with what it printed where CHECK and it fails, and where TIMEOUT passes.
         """
         argv = ["sh", "-ec", command] if isinstance(command, str) else list(command)
-        process = self._popen(argv, env)
+        process = self._container.enter(argv, env)
         try:
             out, err = process.communicate(stdin, timeout)
         except subprocess.TimeoutExpired:
@@ -167,7 +135,7 @@ class Machine:
 
     def popen(self, command: Command, *, env: Mapping[str, str] = {}) -> subprocess.Popen[str]:
         """Start COMMAND inside as root, with pipes; the caller ends it, or the end of the machine does."""
-        return self._popen(["sh", "-ec", command] if isinstance(command, str) else command, env)
+        return self._container.enter(["sh", "-ec", command] if isinstance(command, str) else command, env)
 
     def run_as(
         self, user: str, command: Command, *, check: bool = True, timeout: float = 60, stdin: str = ""
@@ -195,7 +163,7 @@ class Machine:
 
     def path(self, inside: str) -> Path:
         """The host's path of the file INSIDE (an absolute path) of the running machine."""
-        return Path(f"/proc/{self._init}/root{inside}")
+        return Path(f"/proc/{self._container.init}/root{inside}")
 
     def write(self, inside: str, text: str, mode: int = 0o644) -> None:
         self.path(inside).parent.mkdir(parents=True, exist_ok=True)
@@ -218,7 +186,7 @@ class Machine:
         """Install DEB as `apt install ./DEB` does, from what the machine has."""
         self.copy_in(deb, f"/root/{deb.name}")
         env = {"DEBIAN_FRONTEND": "noninteractive"}
-        options = ["-y", "-qq", "--no-download", "--no-install-recommends", "--reinstall", "--allow-downgrades"]
+        options = ["-y", "-qq", "--no-install-recommends", "--reinstall", "--allow-downgrades"]
         return self.run(["apt-get", "install", *options, f"/root/{deb.name}"], timeout=timeout, env=env)
 
     def unit(self, name: str) -> dict[str, str]:
@@ -232,10 +200,9 @@ class Machine:
 
     def journal(self, *options: str) -> list[dict[str, object]]:
         """Journal entries, oldest first."""
-        output = self.run(["journalctl", "--sync"], check=False) and self.run(
-            ["journalctl", "--output=json", "--all", "--no-pager", *options], check=False
-        )
-        return [json.loads(line) for line in output.stdout.splitlines() if line.startswith("{")]
+        self.run(["journalctl", "--sync"])
+        output = self.run(["journalctl", "--output=json", "--all", "--no-pager", *options], check=False).stdout
+        return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
     def processes(self, pattern: str) -> dict[int, str]:
         """Processes whose command line the regular expression PATTERN finds: pid inside and command line."""
@@ -257,72 +224,26 @@ class Machine:
         end = time.monotonic() + deadline
         while not (value := predicate()):
             if time.monotonic() > end:
-                raise AssertionError(f"not within {deadline} s on {self.name}: {what or predicate}\n{self._console()}")
+                console = self._container.console()
+                raise AssertionError(f"not within {deadline} s on {self.name}: {what or predicate}\n{console}")
             time.sleep(0.05)
         return value
 
-    # -- within -------------------------------------------------------------------------------------
-
-    def _make_folder(self) -> None:
-        self.folder.mkdir()
-        self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for part in ("upper", "work", "root"):
-            (self.folder / part).mkdir(mode=0o755)
-        self._overlay = _holds_overlays(self.folder)
-        if not self._overlay:
-            for layer in reversed(self._lower):
-                shutil.copytree(layer, self.folder / "root", symlinks=True, dirs_exist_ok=True)
-        etc = self.folder / ("upper" if self._overlay else "root") / "etc"
-        etc.mkdir(mode=0o755, exist_ok=True)
-        (etc / "machine-id").write_text(uuid.uuid4().hex + "\n")  # else systemd sees a first boot
-        (etc / "hostname").write_text(self.name + "\n")
-
-    def _start_keeper(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-I", str(Path(__file__).with_name("keeper.py")), str(self.folder)],
-            stdin=subprocess.PIPE, start_new_session=True, pass_fds=[self._lock],
-        )  # fmt: skip
-
-    def _popen(self, argv: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
-        group = self._cgroup / "payload" / "harness"
-        group.mkdir(exist_ok=True)
-        settings = [f"{key}={value}" for key, value in {**ENVIRONMENT, **env}.items()]
-        enter = ["-t", str(self._init), "-a", "--", "env", "-i", "-C", "/", *settings, *argv]
-        return subprocess.Popen(
-            ["sh", "-ec", ENTER, "enter", str(group), *enter], text=True, errors="replace",
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
-
-    def _find_init(self) -> int:
-        assert self._nspawn is not None
-        if self._nspawn.poll() is not None:
-            raise AssertionError(f"{self.name} did not boot\n{self._console()}")
-        children = Path(f"/proc/{self._nspawn.pid}/task/{self._nspawn.pid}/children").read_text().split()
-        for child in map(int, children):
-            if re.search(r"^NSpid:\t\d+.*\t1$", Path(f"/proc/{child}/status").read_text(), re.MULTILINE):
-                return child
-        return 0
-
     def _booted(self) -> bool:
-        if not (self._cgroup / "payload").is_dir():
-            return False
         state = self.run(["systemctl", "is-system-running", "--wait"], check=False, timeout=BOOT_SECONDS).stdout
         return state.strip() in {"running", "degraded"}
 
-    def _cut(self) -> None:
-        kill_cgroup(self._cgroup)
-        remove_cgroup(self._cgroup)
-        if self._nspawn is not None:
-            self._nspawn.wait(10)
-        self._nspawn, self._init = None, 0
 
-    def _console(self) -> str:
-        log = self.folder / "console"
-        return log.read_text(errors="replace")[-3000:] if log.exists() else ""
+def _locked_folder(folder: Path) -> int:
+    """Make FOLDER and hold the lock that says it is in use."""
+    folder.mkdir()
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lock
 
 
-def _holds_overlays(folder: Path) -> bool:
-    """Whether the file system of FOLDER can be the upper layer of an overlay (in many containers it is one itself)."""
-    output = subprocess.run(["stat", "-f", "-c", "%T", folder], capture_output=True, text=True, check=True).stdout
-    return output.strip() not in {"overlayfs", "overlay", "UNKNOWN (0x794c7630)"}
+def _start_keeper(folder: Path, lock: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", str(Path(__file__).with_name("keeper.py")), str(folder)],
+        stdin=subprocess.PIPE, start_new_session=True, pass_fds=[lock],
+    )  # fmt: skip

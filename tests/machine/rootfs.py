@@ -84,7 +84,8 @@ def _mirror() -> list[str]:
     if release.get("ID") != "debian":
         return []
     wanted = f"|{release.get('VERSION_CODENAME')}|main"
-    lines = _output("apt-get", "indextargets", "--format", "$(REPO_URI)|$(RELEASE)|$(COMPONENT)", "Identifier: Packages")
+    shape = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)"
+    lines = _output("apt-get", "indextargets", "--format", shape, "Identifier: Packages")
     return [line.removesuffix(wanted) for line in lines if line.endswith(wanted)][:1]
 
 

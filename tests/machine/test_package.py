@@ -1,0 +1,199 @@
+"""The Debian package on a real system: what installing, upgrading, removing and purging it does and leaves."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.machine.machine import Machine
+
+PROJECT = Path(__file__).parents[2]
+NAME = "org.crtrd.Crtrd1"
+OWN = f"busctl call org.freedesktop.DBus / org.freedesktop.DBus RequestName su {NAME} 4"
+
+
+def as_version(deb: Path, version: str, folder: Path) -> Path:
+    """The same package under another version."""
+    tree, target = folder / f"tree-{version}", folder / f"crtrd_{version}_all.deb"
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, tree], check=True)
+    control = tree / "DEBIAN/control"
+    control.write_text(re.sub("^Version: .*", f"Version: {version}", control.read_text(), flags=re.MULTILINE))
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, target], check=True, stdout=subprocess.DEVNULL)
+    return target
+
+
+@pytest.fixture
+def newer(deb: Path, tmp_path: Path) -> Path:
+    return as_version(deb, "99.0", tmp_path)
+
+
+RESIDENT = """#!/bin/sh -e
+# Stays; its first life starts a run in a cgroup of its own below the unit's.
+if [ ! -e /root/run.pid ]; then
+    mkdir -p /sys/fs/cgroup/system.slice/crtrd.service/runs/r1
+    sleep 1000 &
+    echo $! >/root/run.pid
+    echo $! >/sys/fs/cgroup/system.slice/crtrd.service/runs/r1/cgroup.procs
+fi
+systemd-notify --ready
+exec sleep infinity
+"""
+
+
+@pytest.fixture
+def resident(machine: Machine) -> Machine:
+    """A machine whose crtrd.service is RESIDENT, and runs."""
+    machine.write("/root/resident", RESIDENT, 0o755)
+    drop_in = "[Service]\nExecStart=\nExecStart=/root/resident\nNotifyAccess=all\nWatchdogSec=0\n"
+    machine.write("/etc/systemd/system/crtrd.service.d/resident.conf", drop_in)
+    machine.run("systemctl daemon-reload; systemctl start crtrd.service; touch /var/lib/crtrd/ledger.sqlite3")
+    return machine
+
+
+def state(machine: Machine, unit: str) -> str:
+    properties = machine.unit(unit)
+    return f"{properties['ActiveState']} {properties.get('Result', '')}".strip()
+
+
+def pid(machine: Machine) -> str:
+    return machine.unit("crtrd.service")["MainPID"]
+
+
+def test_versions_agree() -> None:
+    version = re.search(r'__version__ = "(.*)"', (PROJECT / "crtrd/__init__.py").read_text())
+    changelog = re.match(r"crtrd \((.*)\)", (PROJECT / "packaging/debian/changelog").read_text())
+    assert version is not None
+    assert changelog is not None
+    assert version[1] == changelog[1]
+
+
+def test_install_enables_both_and_starts_the_socket(bare: Machine, deb: Path) -> None:
+    bare.install_deb(deb)
+    assert bare.run("systemctl is-enabled crtrd.socket crtrd.service").stdout == "enabled\nenabled\n"
+    assert state(bare, "crtrd.socket") == "active success"
+    assert state(bare, "crtrd.service") == "inactive success"
+    assert bare.run("systemctl start crtrd.socket").returncode == 0
+    assert bare.failed_units() == []
+
+
+def test_units_are_without_complaint(machine: Machine) -> None:
+    verify = machine.run("systemd-analyze verify crtrd.socket crtrd.service")
+    assert verify.stdout + verify.stderr == ""
+    machine.user_manager("alice")
+    verify = machine.run_as("alice", "systemd-analyze --user verify crtrd.socket crtrd.service")
+    assert verify.stdout + verify.stderr == ""
+    assert [entry["MESSAGE"] for entry in machine.journal("-b", "--grep=crtrd.*Unknown", "-p", "warning")] == []
+
+
+def test_what_runs_need_of_the_service(machine: Machine) -> None:
+    service = machine.unit("crtrd.service")
+    wanted = {
+        "Type": "notify", "NotifyAccess": "main", "KillMode": "process", "Delegate": "yes", "OOMPolicy": "continue",
+        "StateDirectoryMode": "0700", "RuntimeDirectoryPreserve": "yes", "TriggeredBy": "crtrd.socket",
+        "StartLimitIntervalUSec": "0", "Restart": "on-failure", "NoNewPrivileges": "no", "PrivateTmp": "no",
+        "ProtectSystem": "no", "PrivateDevices": "no",
+    }  # fmt: skip
+    assert {key: service[key] for key in wanted} == wanted
+    assert int(service["FileDescriptorStoreMax"]) > 3 * 32
+
+
+def test_modes_and_owners(machine: Machine) -> None:
+    paths = "/run/crtrd /run/crtrd/trigger.sock /etc/crtrd /etc/crtrd/{crtrd.toml,crons.d,profiles.d}"
+    listing = machine.run(["bash", "-c", f"stat -c '%n %a %U:%G' {paths}"]).stdout.splitlines()
+    assert listing == [
+        "/run/crtrd 755 root:root",
+        "/run/crtrd/trigger.sock 660 root:crtrd",
+        "/etc/crtrd 755 root:root",
+        "/etc/crtrd/crtrd.toml 644 root:root",
+        "/etc/crtrd/crons.d 755 root:root",
+        "/etc/crtrd/profiles.d 755 root:root",
+    ]
+    denied = machine.run_as("alice", "curl -s --unix-socket /run/crtrd/trigger.sock http://x/", check=False)
+    assert denied.returncode == 7
+
+
+def test_state_is_roots_alone(resident: Machine) -> None:
+    assert resident.run("stat -c '%a %U:%G' /var/lib/crtrd").stdout == "700 root:root\n"
+
+
+def test_only_root_owns_the_name(machine: Machine) -> None:
+    refused = machine.run_as("alice", OWN, check=False)
+    assert refused.returncode != 0
+    assert "Access denied" in refused.stderr
+    assert machine.run(OWN).returncode == 0
+    assert NAME in machine.run("busctl list --activatable --no-legend").stdout
+
+
+def test_the_bus_starts_the_service(resident: Machine) -> None:
+    resident.run("systemctl stop crtrd.service")
+    resident.run(f"timeout 3 busctl call {NAME} / org.freedesktop.DBus.Peer Ping", check=False)
+    resident.wait_for(lambda: state(resident, "crtrd.service") == "active success", 5)
+
+
+def test_boot_starts_the_service(resident: Machine) -> None:
+    resident.reboot()
+    assert state(resident, "crtrd.service") == "active success"
+    assert state(resident, "crtrd.socket") == "active success"
+
+
+def test_restart_and_reinstall_keep_socket_state_and_runs(resident: Machine, newer: Path) -> None:
+    run = resident.read("/root/run.pid").strip()
+    socket = resident.run("stat -c %i /run/crtrd/trigger.sock").stdout
+    before = pid(resident)
+    resident.write("/etc/crtrd/crtrd.toml", "# mine\n")
+    resident.install_deb(newer)
+    assert pid(resident) not in {before, "0"}
+    assert state(resident, "crtrd.socket") == "active success"
+    assert resident.run("stat -c %i /run/crtrd/trigger.sock").stdout == socket
+    assert resident.path(f"/proc/{run}").exists()
+    assert resident.path("/var/lib/crtrd/ledger.sqlite3").exists()
+    assert resident.read("/etc/crtrd/crtrd.toml") == "# mine\n"
+
+
+def test_a_run_may_upgrade_its_own_daemon(resident: Machine, newer: Path) -> None:
+    """The job is the upgrade: it must live through the restart that it causes."""
+    resident.copy_in(newer, "/root/newer.deb")
+    group = "/sys/fs/cgroup/system.slice/crtrd.service/runs/r1/cgroup.procs"
+    job = resident.run(f"echo $$ >{group}; dpkg -i /root/newer.deb; echo after; cat /proc/self/cgroup")
+    assert "after" in job.stdout
+    assert "crtrd.service/runs/r1" in job.stdout
+    assert resident.run("dpkg --audit").stdout == ""
+    assert state(resident, "crtrd.service") == "active success"
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_six_reinstalls_in_a_row(resident: Machine, deb: Path, running: bool) -> None:  # noqa: FBT001
+    if not running:
+        resident.run("systemctl stop crtrd.service")
+    resident.copy_in(deb, "/root/crtrd.deb")
+    for _ in range(6):
+        resident.run("dpkg -i /root/crtrd.deb")
+    assert state(resident, "crtrd.socket") == "active success"
+    assert state(resident, "crtrd.service") == ("active success" if running else "inactive success")
+    resident.run("systemctl restart crtrd.service; systemctl restart crtrd.service")
+    assert state(resident, "crtrd.service") == "active success"
+
+
+def test_remove_stops_everything_and_keeps_state(resident: Machine, deb: Path) -> None:
+    resident.run("systemd-run --unit=crtrd-wake --on-active=1h true")
+    main = pid(resident)
+    resident.run("apt-get remove -y -qq crtrd")
+    assert not resident.path(f"/proc/{main}").exists()
+    for unit in ("crtrd.socket", "crtrd.service", "crtrd-wake.timer"):
+        assert resident.unit(unit)["ActiveState"] == "inactive"
+    assert not resident.path("/run/crtrd/trigger.sock").exists()
+    assert resident.path("/var/lib/crtrd/ledger.sqlite3").exists()
+    assert resident.failed_units() == []
+    resident.install_deb(deb)
+    assert state(resident, "crtrd.socket") == "active success"
+    resident.run("systemctl start crtrd.service")
+
+
+def test_purge_leaves_nothing(resident: Machine) -> None:
+    resident.write("/etc/crtrd/crons.d/mine.toml", "")
+    resident.run("apt-get purge -y -qq crtrd")
+    left = resident.run("find / -xdev -path /proc -prune -o -name '*crtrd*' -print").stdout.split()
+    drop_in = "/etc/systemd/system/crtrd.service.d"
+    assert [path for path in left if not path.startswith(("/root/", drop_in, "/var/log/", "/var/cache/apt"))] == []
+    assert not resident.processes(r"-m crtrd")
