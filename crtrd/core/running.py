@@ -49,6 +49,13 @@ CELL_STATUS: dict[Result, Status] = {
     Result.ABANDONED: Status.ABANDONED, Result.CANCELED: Status.CANCELED, Result.REPLACED: Status.CANCELED,
     Result.INTERRUPTED: Status.CANCELED, **dict.fromkeys(FAILURES, Status.FAILED),
 }
+REASONS: dict[Result, Reason] = {
+    Result.EXIT_CODE: Reason.EXIT_CODE, Result.SIGNAL: Reason.SIGNAL, Result.TIMEOUT: Reason.TIMEOUT,
+    Result.OOM_KILL: Reason.OOM_KILL, Result.START_FAILED: Reason.START_FAILED, Result.CANCELED: Reason.CANCELED,
+    Result.REPLACED: Reason.REPLACED, Result.INTERRUPTED: Reason.INTERRUPTED, Result.UNOBSERVED: Reason.CRASH,
+    Result.ABANDONED: Reason.CRASH,
+}
+"""Why an occurrence did not succeed, from the result of its last run."""
 
 
 def run_held(event: RunHeld, facts: Facts) -> Iterator[Effect]:
@@ -217,9 +224,7 @@ def _settle(
 ) -> Iterator[Effect]:
     status = outcome(cells)
     result = run.result or Result.UNOBSERVED
-    reason = Reason.NONE
-    if status is not Status.SUCCESS:
-        reason = {Result.UNOBSERVED: Reason.CRASH, Result.SUCCESS: Reason.NONE}.get(result) or _reason(result)
+    reason = Reason.NONE if status is Status.SUCCESS else REASONS.get(result, Reason.NONE)
     detail = run.reason if status is not Status.SUCCESS else occurrence.detail
     settled = move(occurrence, status, now, reason, detail)
     yield PutOccurrence(settled)
@@ -227,10 +232,6 @@ def _settle(
     yield reports.settled(settled)
     if cron is not None:
         yield from _after(cron, settled, now, facts)
-
-
-def _reason(result: Result) -> Reason:
-    return Reason(result) if result in Reason else Reason.NONE
 
 
 def _after(cron: Cron, settled: Occurrence, now: int, facts: Facts) -> Iterator[Effect]:

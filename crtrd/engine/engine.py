@@ -46,6 +46,8 @@ class Engine:
         self.reactor, self.store, self.executor, self.limits = reactor, store, executor, limits
         self.owed: Owed | None = None
         """As of the last commit; None when it could not be asked."""
+        self.resting = False
+        """True while leaving or stopping: the time is not looked at any more, the next life serves what comes due."""
         self.after_batch: Callable[[], None] | None = None
         self._inbox: deque[Event] = deque()
         self._in_flight: list[Event] = []
@@ -66,7 +68,8 @@ class Engine:
 
     def wake(self) -> None:
         """Have the core look at the time."""
-        self.post(WokeUp(self.reactor.clock.wall()))
+        if not self.resting:
+            self.post(WokeUp(self.reactor.clock.wall()))
 
     def close(self) -> None:
         self.reactor.unwatch(self._alarm.fd)
@@ -99,7 +102,7 @@ class Engine:
             self.executor.perform([Announce("ledger.available", "the ledger is back", {}, 5)])
         self.owed = value.owed
         self.executor.perform(value.acts)
-        self._set_alarm(value.owed.next_wake)
+        self._set_alarm(None if self.resting else value.owed.next_wake)
         if self.after_batch is not None:
             self.after_batch()
 
@@ -128,6 +131,12 @@ class Engine:
 
     # time --------------------------------------------------------------------------------------------------------
 
+    def rest(self) -> None:
+        """Start nothing more and look at no instant; what is asked is still decided and answered."""
+        self.resting = True
+        self.limits = replace(self.limits, max_runs_at_once=0)
+        self._set_alarm(None)
+
     def _set_alarm(self, instant: int | None) -> None:
         """The alarm follows the wall clock; a timer on the monotonic clock stands behind it."""
         self._alarm.set(instant)
@@ -137,8 +146,10 @@ class Engine:
             self._timer = self.reactor.later(max(delay, 0) + ALARM_SLACK, self.wake)
 
     def _rang(self) -> None:
-        now = self.reactor.clock.wall()
-        self.post(ClockSet(now) if self._alarm.clock_was_set() else WokeUp(now))
+        if self._alarm.clock_was_set():
+            self.post(ClockSet(self.reactor.clock.wall()))
+        else:
+            self.wake()
 
 
 def decide(batch: tuple[Event, ...], session: Session, limits: Limits, now: int) -> Decided:

@@ -19,7 +19,7 @@ from crtrd.core.effects import Announce
 from crtrd.core.events import StopBegun
 from crtrd.core.idle import Owed, may_leave
 from crtrd.engine.crashpoints import reach
-from crtrd.engine.engine import Engine, without_starts
+from crtrd.engine.engine import Engine
 from crtrd.errors import ManagerError
 from crtrd.schedule.spans import format_instant
 from crtrd.systemd.manager import Manager
@@ -160,7 +160,7 @@ class Lifecycle:
             return
         until = "nothing is planned" if owed.next_wake is None else f"next wake-up {format_instant(owed.next_wake)}"
         self._announce("daemon.idle", f"idle, leaving; {until}")
-        self.engine.limits = without_starts(self.engine.limits)
+        self.engine.rest()
         self.notifier.stopping()
         self.surfaces.release(self._released)
 
@@ -198,7 +198,7 @@ class Lifecycle:
             return
         self._announce("daemon.stopping", "stopping")
         self.notifier.stopping()
-        self.engine.limits = without_starts(self.engine.limits)
+        self.engine.rest()
         self.engine.post(StopBegun(self._reactor.clock.wall()))
 
     def _stop_when_done(self) -> None:
