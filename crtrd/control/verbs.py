@@ -25,6 +25,8 @@ from crtrd.engine.lifecycle import Stage
 from crtrd.errors import Code, ConfigError, LedgerError, RequestError, ScheduleError
 from crtrd.ledger.queries import Filter
 
+__all__ = ["Caller", "Control", "Hooks", "Reply"]
+
 Reply = Callable[[object], None]
 MOST_INSTANTS = 1000
 
