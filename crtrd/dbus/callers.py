@@ -10,7 +10,7 @@ from jeepney import MessageType
 from jeepney.bus_messages import MatchRule, message_bus
 from jeepney.low_level import Message
 
-from crtrd.control.verbs import Caller
+from crtrd.control.access import Caller
 from crtrd.dbus.values import plain
 
 REMEMBERED = 256

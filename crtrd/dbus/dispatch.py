@@ -11,7 +11,8 @@ from jeepney import HeaderFields
 from jeepney.low_level import Message
 
 from crtrd import names
-from crtrd.control.verbs import Caller, Control
+from crtrd.control.access import Caller
+from crtrd.control.verbs import Control
 from crtrd.dbus import interface as declared
 from crtrd.dbus import objects
 from crtrd.dbus.answer import FREEDESKTOP_ERROR, TRANSLATION_FAULTS, Answer, Send

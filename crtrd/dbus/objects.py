@@ -20,9 +20,9 @@ CRON = Interface(
     properties=(
         Property("Id", "s", "const"), Property("Name", "s", "const"), Property("State", "s"), Property("PausedBy", "s"),
         Property("Note", "s"), Property("Owner", "u", "const"), Property("Schedule", "as"), Property("Timezone", "s"),
-        Property("Next", "t"), Property("Held", "u"), Property("LastStatus", "s"), Property("LastRun", "s"),
-        Property("Failures", "u"), Property("CreatedAt", "t", "const"), Property("ChangedAt", "t"),
-        Property("Definition", "a{sv}"),
+        Property("Next", "t"), Property("Held", "u"), Property("Running", "u"), Property("LastStatus", "s"),
+        Property("LastAt", "t"), Property("LastRun", "s"), Property("LastResult", "s"), Property("Failures", "u"),
+        Property("CreatedAt", "t", "const"), Property("ChangedAt", "t"), Property("Definition", "a{sv}"),
     ),
 )
 RUN = Interface(
@@ -30,8 +30,9 @@ RUN = Interface(
     properties=(
         Property("Id", "s", "const"), Property("CronId", "s", "const"), Property("CronName", "s", "const"),
         Property("OccurrenceId", "s", "const"), Property("Target", "s", "const"), Property("Attempt", "u", "const"),
-        Property("Trigger", "s", "const"), Property("ScheduledAt", "t", "const"), Property("StartedAt", "t"),
-        Property("FinishedAt", "t"), Property("DurationUs", "t"), Property("Result", "s"), Property("Reason", "s"),
+        Property("Trigger", "s", "const"), Property("Phase", "s"), Property("ScheduledAt", "t", "const"),
+        Property("StartedAt", "t"), Property("FinishedAt", "t"), Property("DurationUs", "t"), Property("Result", "s"),
+        Property("Reason", "s"),
         Property("ExitCode", "i"), Property("Signal", "i"), Property("Pid", "u"), Property("OutOfBand", "b", "const"),
         Property("StdoutBytes", "t"), Property("StdoutTruncated", "b"), Property("StderrBytes", "t"),
         Property("StderrTruncated", "b"), Property("Survivors", "as"), Property("Delivered", "s"),

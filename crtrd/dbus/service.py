@@ -16,7 +16,8 @@ from jeepney.bus_messages import DBusNameFlags, MatchRule, message_bus
 from jeepney.low_level import Message
 
 from crtrd import names
-from crtrd.control.verbs import Caller, Control
+from crtrd.control.access import Caller
+from crtrd.control.verbs import Control
 from crtrd.core.effects import Announce
 from crtrd.dbus.answer import ERRORS
 from crtrd.dbus.callers import Callers

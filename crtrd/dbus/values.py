@@ -14,22 +14,22 @@ from crtrd import names
 FIELD_TYPES: dict[str, str] = {
     **dict.fromkeys((
         "next", "instant", "created_at", "settled_at", "changed_at", "scheduled_at", "started_at", "finished_at",
-        "due_at", "starts_at", "expires_at", "paused_at", "at", "next_attempt_at", "duration_us", "stdout_bytes",
-        "stderr_bytes", "jitter", "timeout", "grace", "retry_delay", "retry_max_delay", "start_within", "alert_after",
-        "fence", "next_wake_usec", "started_usec",
+        "due_at", "last_at", "next_wake", "starts_at", "expires_at", "at", "next_attempt_at", "duration_us",
+        "stdout_bytes", "stderr_bytes", "jitter", "timeout", "grace", "retry_delay", "retry_max_delay",
+        "start_within", "alert_after", "fence",
     ), "t"),
     **dict.fromkeys((
-        "held", "attempt", "attempts", "pid", "owner", "failures", "max_runs", "target_parallel", "queue_limit",
-        "parallel", "retries", "pause_after", "umask", "covers", "runs_counted", "cron_count", "active_count",
-        "held_count", "outbox_pending",
+        "held", "running", "attempt", "attempts", "pid", "owner", "failures", "max_runs", "target_parallel",
+        "queue_limit", "parallel", "retries", "pause_after", "umask", "covers",
     ), "u"),
-    **dict.fromkeys(("exit_code", "signal", "held_exit_code", "priority"), "i"),
+    **dict.fromkeys(("exit_code", "signal", "held_exit_code"), "i"),
     **dict.fromkeys(("stdout_head", "stderr_head"), "ay"),
-    **dict.fromkeys(("schedule", "survivors", "targets", "exclude", "command", "sinks", "change_ignore"), "as"),
+    **dict.fromkeys((
+        "schedule", "survivors", "targets", "cells", "exclude", "command", "sinks", "change_ignore",
+    ), "as"),
     **dict.fromkeys(("env", "resources"), "a{ss}"),
-    **dict.fromkeys(("out_of_band", "stdout_truncated", "stderr_truncated"), "b"),
+    **dict.fromkeys(("out_of_band", "stdout_truncated", "stderr_truncated", "due"), "b"),
     "success_exit_codes": "ai",
-    "cells": "aa{sv}",
     "definition": "a{sv}",
 }
 

@@ -1,0 +1,203 @@
+"""The command line's end of the bus: one blocking connection, calls with a deadline, signals that are not lost.
+
+The only module of the room that knows jeepney. What the daemon refuses becomes `Refused`, what cannot be reached
+becomes `Unreachable`; values come back without variants.
+"""
+
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from jeepney import DBusAddress, HeaderFields, MessageFlag, MessageType, Parser, new_method_call
+from jeepney.auth import BEGIN, AuthenticationError, Authenticator
+from jeepney.bus import get_bus
+from jeepney.low_level import Message
+
+from crtrd import names
+
+CONNECT_SECONDS = 5.0
+CALL_SECONDS = 60.0
+"""Longer than the bus gives an activated service to appear (25 s), so that its own error comes first."""
+
+DBUS = "org.freedesktop.DBus"
+PROPERTIES = "org.freedesktop.DBus.Properties"
+FREEDESKTOP_ERROR = "org.freedesktop.DBus.Error."
+AWAY = frozenset({"ServiceUnknown", "NoReply", "NameHasNoOwner", "Disconnected", "TimedOut", "Timeout", "NoServer"})
+"""Errors by which the bus says that the daemon did not answer, rather than that it refused."""
+
+Signal = tuple[str, tuple[object, ...]]
+
+
+class Unreachable(Exception):
+    """The bus or the daemon is not there."""
+
+
+class Refused(Exception):
+    """The daemon answered with an error; `name` is its last part, as `NoSuchCron`."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+def choose_bus(environ: Mapping[str, str], *, user: bool) -> tuple[str, str]:
+    """The address of the bus to use, as jeepney takes it, and its name for people."""
+    private = names.places(environ, user=user).private_bus
+    if environ.get("CRTR_HOME") and private.exists():
+        return f"unix:path={private}", f"bus {private}"
+    return ("SESSION", "user bus") if user else ("SYSTEM", "system bus")
+
+
+def plain(signature: str, value: object) -> object:
+    """What arrived with `signature`, without the variants."""
+    match signature, value:
+        case ("v", (str() as inner, content)):
+            return plain(inner, content)
+        case (_, dict()) if signature.startswith("a{"):
+            return {key: plain(signature[3:-1], content) for key, content in value.items()}
+        case (_, list()):
+            return [plain(signature[1:], content) for content in value]
+        case _:
+            return value
+
+
+class Client:
+    """One connection. Closes itself with `with`."""
+
+    def __init__(self, address: str, called: str) -> None:
+        self._called = called
+        self._serial = 0
+        self._parser = Parser()
+        self._signals: deque[Signal] = deque()
+        try:
+            self._socket = _connect(address)
+        except (OSError, AuthenticationError, KeyError, ValueError, RuntimeError) as error:
+            reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+            message = f"cannot reach the {called}: {reason}"
+            raise Unreachable(message) from error
+        self._bus("Hello")
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def call(self, member: str, signature: str = "", *body: object) -> tuple[object, ...]:
+        """Call a method of the Manager."""
+        address = DBusAddress(names.BUS_PATH, names.BUS_NAME, names.MANAGER_INTERFACE)
+        return self._ask(new_method_call(address, member, signature or None, body))
+
+    def properties(self, path: str, interface: str) -> dict[str, object]:
+        """All properties of one of our interfaces."""
+        address = DBusAddress(path, names.BUS_NAME, PROPERTIES)
+        (values,) = self._ask(new_method_call(address, "GetAll", "s", (interface,)))
+        return values if isinstance(values, dict) else {}
+
+    def subscribe(self) -> None:
+        """From here on the Manager's signals are kept for `signals`."""
+        self._bus("AddMatch", "s", f"type='signal',sender='{names.BUS_NAME}',interface='{names.MANAGER_INTERFACE}'")
+
+    def signals(self, seconds: float | None) -> Iterator[Signal]:
+        """The signals that came, then those that come until nothing has come for `seconds` (None: for ever)."""
+        while True:
+            while self._signals:
+                yield self._signals.popleft()
+            message = self._receive(seconds)
+            if message is None:
+                return
+            self._keep(message)
+
+    def _bus(self, member: str, signature: str = "", *body: object) -> None:
+        self._ask(new_method_call(DBusAddress("/org/freedesktop/DBus", DBUS, DBUS), member, signature or None, body))
+
+    def _ask(self, message: Message) -> tuple[object, ...]:
+        self._serial += 1
+        serial = self._serial
+        message.header.flags = MessageFlag.allow_interactive_authorization
+        try:
+            self._socket.settimeout(CALL_SECONDS)
+            self._socket.sendall(message.serialise(serial=serial))
+        except OSError as error:
+            raise Unreachable(self._lost(os.strerror(error.errno or 0))) from error
+        except UnicodeEncodeError as error:
+            text = f"cannot send {error.object[:40]!a}: it is not valid UTF-8"
+            raise Refused("InvalidArgs", text) from error
+        while True:
+            reply = self._receive(CALL_SECONDS)
+            if reply is None:
+                raise Unreachable(self._lost(f"no answer in {CALL_SECONDS:.0f} seconds"))
+            if reply.header.fields.get(HeaderFields.reply_serial) == serial:
+                return self._unwrap(reply)
+            self._keep(reply)
+
+    def _unwrap(self, reply: Message) -> tuple[object, ...]:
+        if reply.header.message_type is MessageType.method_return:
+            return _values(reply)
+        name = str(reply.header.fields.get(HeaderFields.error_name, ""))
+        text = str(reply.body[0]) if reply.body else name
+        short = name.removeprefix(FREEDESKTOP_ERROR)
+        if short in AWAY or short.startswith("Spawn."):
+            raise Unreachable(self._lost(text))
+        raise Refused(name.rpartition(".")[2], text)
+
+    def _lost(self, reason: str) -> str:
+        return f"cannot reach crtrd on the {self._called}: {reason}"
+
+    def _keep(self, message: Message) -> None:
+        fields = message.header.fields
+        ours = fields.get(HeaderFields.interface) == names.MANAGER_INTERFACE
+        if message.header.message_type is MessageType.signal and ours:
+            self._signals.append((fields[HeaderFields.member], _values(message)))
+
+    def _receive(self, seconds: float | None) -> Message | None:
+        """The next message, or None when there is none for so long."""
+        while (message := self._parser.get_next_message()) is None:
+            if not select.select([self._socket], [], [], seconds)[0]:
+                return None
+            try:
+                data = self._socket.recv(1 << 16)
+            except OSError as error:
+                raise Unreachable(self._lost(os.strerror(error.errno or 0))) from error
+            if not data:
+                raise Unreachable(self._lost("the bus closed the connection"))
+            self._parser.add_data(data)
+        return message
+
+
+def _values(message: Message) -> tuple[object, ...]:
+    """The body of a message without its variants."""
+    types = _complete_types(message.header.fields.get(HeaderFields.signature, ""))
+    return tuple(plain(each, value) for each, value in zip(types, message.body, strict=True))
+
+
+def _complete_types(signature: str) -> Iterator[str]:
+    """`aa{sv}s` is `aa{sv}` and `s`."""
+    start = depth = 0
+    for position, code in enumerate(signature):
+        depth += (code in "({") - (code in ")}")
+        if depth == 0 and code != "a":
+            yield signature[start : position + 1]
+            start = position + 1
+
+
+def _connect(address: str) -> socket.socket:
+    """A connected and authenticated socket."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        connection.settimeout(CONNECT_SECONDS)
+        connection.connect(get_bus(address))
+        authenticator = Authenticator()
+        for data in authenticator:
+            connection.sendall(data)
+            received = connection.recv(1024)
+            if not received:
+                raise ConnectionResetError(104, "the bus closed the connection")
+            authenticator.feed(received)
+        connection.sendall(BEGIN)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,232 @@
+"""crtrctl: finds the verb, imports the module that has it, parses, runs, and turns what went wrong into words and an
+exit status. The table of verbs is here; what they do is in the modules that it names."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import NoReturn
+
+from crtrd import __version__
+from crtrd.cli.session import DONE, FAILED, NOT_AUTHORISED, NOT_FOUND, UNREACHABLE, USAGE, Failure, Session
+from crtrd.cli.words import harmless
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    name: str
+    module: str
+    usage: str
+    does: str
+
+
+GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
+    ("Crons", (
+        Verb("list", "looking", "[NAME…]", "overview: next instant, last result, held, paused"),
+        Verb("status", "looking", "[NAME…]", "the daemon, or crons with their last runs"),
+        Verb("show", "looking", "NAME…", "all properties, as Key=value"),
+        Verb("cat", "looking", "NAME…", "the definition, as a file"),
+        Verb("is-active", "looking", "NAME…", "exit 0 if active, 3 if not"),
+        Verb("is-failed", "looking", "NAME…", "exit 0 if the last occurrence failed"),
+        Verb("arm", "arming", "NAME [OPTION…] -- COMMAND…", "store a cron; or: arm --file FILE"),
+        Verb("change", "arming", "NAME OPTION… [-- COMMAND…]", "edit a cron"),
+        Verb("cancel", "acting", "NAME…", "remove crons"),
+    )),
+    ("Acting on them", (
+        Verb("pause", "acting", "NAME…", "start nothing more of these"),
+        Verb("resume", "acting", "NAME…", "go on"),
+        Verb("skip", "acting", "NAME [INSTANT]", "leave out one instant, the next"),
+        Verb("poke", "acting", "NAME…", "start what is held"),
+        Verb("run", "acting", "NAME", "now, out of band"),
+        Verb("trigger", "acting", "NAME", "ask for an occurrence, durably"),
+        Verb("kill", "acting", "RUN…", "send a signal to live runs"),
+    )),
+    ("What happened, what will", (
+        Verb("occurrences", "history", "NAME", "what was owed and what became of it"),
+        Verb("runs", "history", "[NAME]", "every attempt"),
+        Verb("run-info", "history", "RUN", "one run with its output"),
+        Verb("next", "preview", "NAME", "the instants to come"),
+        Verb("calendar", "preview", "SCHEDULE…", "instants of a schedule, without the daemon"),
+        Verb("monitor", "live", "[NAME…]", "events as they happen"),
+    )),
+)
+VERBS = {verb.name: verb for _, verbs in GROUPS for verb in verbs}
+
+JSON_MODES = ("off", "short", "pretty")
+STATUSES = {
+    "NoSuchCron": NOT_FOUND, "NoSuchRun": NOT_FOUND, "NoSuchOccurrence": NOT_FOUND, "AccessDenied": NOT_AUTHORISED,
+    "InteractiveAuthorizationRequired": NOT_AUTHORISED,
+}
+"""The exit status of each refusal that does not simply mean: failed."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with our way of saying what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Failure(f"cannot understand the command: {message}\nTry '{self.prog} --help'.", USAGE)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command line; returns the exit status."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `crtrctl list | head` ends quietly
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    except Failure as failure:
+        return _say(str(failure), failure.status)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    finally:
+        sys.stdout.flush()
+
+
+def _say(text: str, status: int) -> int:
+    print("crtrctl: " + harmless(text, keep="\n"), file=sys.stderr)
+    return status
+
+
+def _run(arguments: list[str]) -> int:
+    before, command = _cut(arguments)
+    before = _joined(before)
+    verb, rest = _find_verb(before)
+    if verb is None:
+        return _without_verb(rest)
+    if verb not in VERBS:
+        raise Failure(f"cannot {verb}: there is no such verb{_meant(verb, VERBS)}", USAGE)
+    module = import_module(f"crtrd.cli.{VERBS[verb].module}")
+    parser = _parser(VERBS[verb])
+    module.build(parser, verb)
+    options = parser.parse_intermixed_args(rest)
+    options.command = command
+    if hasattr(module, "settle"):
+        module.settle(options)
+    elif command is not None:
+        raise Failure(f"cannot {verb}: nothing may follow --", USAGE)
+    return _perform(module.VERBS[verb], options)
+
+
+def _perform(action: Callable[[Session], int], options: argparse.Namespace) -> int:
+    from crtrd.cli.client import Refused, Unreachable  # noqa: PLC0415  # jeepney, which no usage error should pay for
+
+    session = Session(options)
+    try:
+        return action(session)
+    except Refused as refusal:
+        text = str(refusal)
+        if refusal.name == "NoSuchCron" and isinstance(getattr(options, "name", None), str | list):
+            text += _meant_cron(session, options.name)
+        return _say(text, STATUSES.get(refusal.name, FAILED))
+    except Unreachable as error:
+        return _say(str(error), UNREACHABLE)
+    finally:
+        session.close()
+
+
+def _meant_cron(session: Session, given: str | list[str]) -> str:
+    from crtrd.cli.client import Refused, Unreachable  # noqa: PLC0415
+
+    try:
+        known = [str(view.get("name")) for view in session.everything("ListCrons", {})]
+    except (Refused, Unreachable):
+        return ""
+    wrong = [name for name in ([given] if isinstance(given, str) else given) if name not in known]
+    return _meant(wrong[0], known) if wrong else ""
+
+
+def _cut(arguments: list[str]) -> tuple[list[str], list[str] | None]:
+    """What stands before the first `--`, and the command after it."""
+    if "--" not in arguments:
+        return arguments, None
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
+
+
+def _joined(arguments: list[str]) -> list[str]:
+    """`--json pretty` is `--json=pretty`, and `--json` alone is short; so no word after it is taken for a mode."""
+    found: list[str] = []
+    for word in arguments:
+        if found and found[-1] == "--json":
+            found[-1] = f"--json={word}" if word in JSON_MODES else "--json=short"
+            if word in JSON_MODES:
+                continue
+        found.append(word)
+    return ["--json=short" if word == "--json" else word for word in found]
+
+
+def _find_verb(arguments: list[str]) -> tuple[str | None, list[str]]:
+    """The verb is the first word that is no option; options may stand before it, as with systemctl."""
+    for index, word in enumerate(arguments):
+        if not word.startswith("-"):
+            return word, _instance_first(arguments[:index]) + arguments[index + 1 :]
+    return None, arguments
+
+
+def _instance_first(before: list[str]) -> list[str]:
+    """`crtrctl --user arm …` means the instance, whatever `--user` means after the verb."""
+    return ["--user-instance" if word == "--user" else word for word in before]
+
+
+def _parser(verb: Verb) -> Parser:
+    parser = Parser(
+        prog=f"crtrctl {verb.name}", usage=f"crtrctl {verb.name} [OPTION…] {verb.usage}",
+        description=verb.does[0].upper() + verb.does[1:] + ".", allow_abbrev=False, add_help=False,
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=80),
+    )
+    common = parser.add_argument_group("options of every verb")
+    common.add_argument("-h", "--help", action="help", help="show this and exit")
+    common.add_argument("--user-instance", dest="user", action="store_true", default=False, help=argparse.SUPPRESS)
+    if verb.module != "arming":
+        common.add_argument("--user", dest="user", action="store_true", help="the calling user's own instance")
+    common.add_argument("--system", dest="user", action="store_false", help="the system's instance (default)")
+    common.add_argument("--json", choices=JSON_MODES, default="off", help="print JSON")
+    common.add_argument("--no-legend", action="store_true", help="no header, no totals")
+    common.add_argument("--no-pager", action="store_true", help="as in systemctl; there is no pager")
+    common.add_argument("-q", "--quiet", action="store_true", help="say nothing but the answer itself")
+    return parser
+
+
+def _without_verb(arguments: list[str]) -> int:
+    if "--version" in arguments:
+        print(f"crtrctl {__version__}")
+        return DONE
+    if not arguments or "-h" in arguments or "--help" in arguments:
+        print(_overview())
+        return DONE if arguments else USAGE
+    raise Failure("cannot understand the command: there is no verb\nTry 'crtrctl --help'.", USAGE)
+
+
+def _overview() -> str:
+    lines = ["crtrctl [OPTION…] VERB …", "", "Look at and control crtrd, the cron supervisor.", ""]
+    for title, verbs in GROUPS:
+        lines.append(f"{title}:")
+        for verb in verbs:
+            call = f"  {verb.name} {verb.usage}"
+            lines.append(f"{call:<36} {verb.does}" if len(call) <= 36 else f"{call}\n{'':<36} {verb.does}")  # noqa: PLR2004
+        lines.append("")
+    lines += [
+        "Options of every verb:",
+        "  --user, --system                   whose instance (the system's)",
+        "  --json=off|short|pretty            print JSON",
+        "  --no-legend, --no-pager, -q        less around the answer",
+        "  -h, --help, --version",
+        "",
+        "Exit status: 0 done, 1 failed, 2 usage, 3 not active, 4 no such cron or run,",
+        "5 not authorised, 6 daemon or bus unreachable.",
+    ]
+    return "\n".join(lines)
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    near = get_close_matches(word, list(known), n=1)
+    return f". Did you mean {near[0]}?" if near else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""`next` and `calendar`: the instants to come. `calendar` calculates here and needs no daemon."""
+
+import argparse
+import os
+from datetime import tzinfo
+from zoneinfo import ZoneInfo
+
+from crtrd.cli.looking import cron
+from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, instant_of
+from crtrd.cli.words import moment, relative, rfc3339
+from crtrd.errors import ScheduleError
+
+MOST = 1000
+_ZONE_FOLDER = "/usr/share/zoneinfo/"
+
+
+def build(parser: argparse.ArgumentParser, verb: str) -> None:
+    if verb == "next":
+        parser.add_argument("name", metavar="NAME", help="cron, by name or id")
+    else:
+        parser.add_argument("schedule", nargs="+", metavar="SCHEDULE", help="as in the key `schedule`")
+        parser.add_argument("--timezone", metavar="ZONE", help="IANA name (the host's)")
+        parser.add_argument("--from", dest="start", metavar="TIME", help="instants after this (now)")
+    parser.add_argument("-n", "--lines", type=int, default=10, metavar="N", help="how many (10)")
+
+
+def following(session: Session) -> int:
+    options = session.options
+    zone = _zone(str(cron(session, options.name).get("timezone") or "UTC"))
+    (instants,) = session.client.call("Next", "su", options.name, _count(session))
+    found = [each for each in instants if isinstance(each, int)] if isinstance(instants, list) else []
+    return _show(session, found, zone)
+
+
+def calendar(session: Session) -> int:
+    from crtrd.schedule.spec import compile_schedule  # noqa: PLC0415  # a dozen modules, for this verb alone
+
+    options = session.options
+    name = options.timezone or host_zone()
+    start = instant_of(options.start, name) if options.start else session.now
+    try:
+        schedule = compile_schedule(options.schedule, timezone=name, anchor=start - start % 1_000_000)
+    except ScheduleError as error:
+        raise Failure(str(error)) from error
+    found: list[int] = []
+    instant = schedule.next_after(start)
+    while instant is not None and len(found) < _count(session):
+        found.append(instant)
+        instant = schedule.next_after(instant)
+    for said, text in ((schedule.on_boot, "@reboot"), (schedule.after_end_us, "after end")):
+        if said:
+            session.out.note(f"Not shown: {text}, which no clock can tell beforehand.")
+    if not found and not schedule.on_boot and not schedule.after_end_us:
+        raise Failure(f"cannot find an instant of {', '.join(options.schedule)} after {rfc3339(start)}", FAILED)
+    return _show(session, found, _zone(name))
+
+
+def _count(session: Session) -> int:
+    count: int = session.options.lines
+    if not 0 <= count <= MOST:
+        raise Failure(f"cannot show {count} instants: from 0 to {MOST}", USAGE)
+    return count
+
+
+def host_zone() -> str:
+    """The IANA name of the host's zone by localtime(5): TZ, or where /etc/localtime points; UTC failing that."""
+    named = os.environ.get("TZ", "").removeprefix(":")
+    if named and not named.startswith("/"):
+        return named
+    target = os.path.realpath("/etc/localtime")
+    return target.removeprefix(_ZONE_FOLDER) if target.startswith(_ZONE_FOLDER) else "UTC"
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError) as error:  # ZoneInfoNotFoundError is a KeyError
+        raise Failure(f"cannot use timezone {name!r}: no such zone") from error
+
+
+def _show(session: Session, instants: list[int], zone: tzinfo) -> int:
+    local = [moment(instant, zone) for instant in instants]
+    if session.out.json:
+        session.out.dump([
+            {"instant": rfc3339(instant), "local": here.isoformat()}
+            for instant, here in zip(instants, local, strict=True)
+        ])
+        return DONE
+    rows = [
+        (here.strftime("%a %Y-%m-%d %H:%M:%S %Z"), rfc3339(instant), relative(instant, session.now))
+        for instant, here in zip(instants, local, strict=True)
+    ]
+    session.out.table(("LOCAL", "UTC", "LEFT"), rows, flexible=0)
+    return DONE
+
+
+VERBS = {"next": following, "calendar": calendar}

@@ -1,0 +1,84 @@
+"""What one invocation of crtrctl has at hand: the parsed options, the connection (made when first needed), the
+terminal and the time. Also how it fails: `Failure` with the exit status of CONTRACT §5."""
+
+import argparse
+import os
+import time
+
+from crtrd.cli.client import Client, choose_bus
+from crtrd.cli.render import Terminal
+
+DONE, FAILED, USAGE, NOT_ACTIVE, NOT_FOUND, NOT_AUTHORISED, UNREACHABLE = range(7)
+PAGE = 500
+
+View = dict[str, object]
+
+
+class Failure(Exception):
+    """Said on standard error as `crtrctl: …`; ends the command with `status`."""
+
+    def __init__(self, text: str, status: int = FAILED) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Session:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.out = Terminal(json_mode=options.json, legend=not options.no_legend, quiet=options.quiet)
+        self.now = time.time_ns() // 1000  # noqa: TID251  # a command line has no clock room: one look, here
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            self._client = Client(*choose_bus(os.environ, user=self.options.user))
+        return self._client
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.__exit__()
+
+    def everything(self, member: str, criteria: dict[str, object], most: int | None = None) -> list[View]:
+        """All views of a list, page by page, at most `most`."""
+        found: list[View] = []
+        cursor = ""
+        while True:
+            wanted = PAGE if most is None else min(PAGE, most - len(found))
+            views, onward = self.client.call(member, "a{sv}us", packed(criteria), wanted, cursor)
+            found += views if isinstance(views, list) else []
+            cursor = str(onward)
+            if not cursor or not views or (most is not None and len(found) >= most):
+                return found
+
+
+def instant_of(text: str, zone: str) -> int:
+    """An instant that somebody wrote; without an offset it is local to `zone`."""
+    from crtrd.errors import ScheduleError  # noqa: PLC0415
+    from crtrd.schedule.spans import parse_instant  # noqa: PLC0415
+
+    try:
+        return parse_instant(text, zone)
+    except ScheduleError as error:
+        raise Failure(f"cannot use {text!r} as a time: {error.reason}", USAGE) from error
+
+
+def packed(values: dict[str, object]) -> dict[str, tuple[str, object]]:
+    """Plain values as a{sv}: texts, flags, whole numbers, lists and tables of texts."""
+    return {name: _variant(value) for name, value in values.items() if value is not None}
+
+
+def _variant(value: object) -> tuple[str, object]:
+    match value:
+        case bool():
+            return "b", value
+        case int():
+            return "x", value
+        case dict():
+            return "a{ss}", {str(key): str(inner) for key, inner in value.items()}
+        case list() if value and all(isinstance(inner, int) for inner in value):
+            return "ax", value
+        case list():
+            return "as", [str(inner) for inner in value]
+        case _:
+            return "s", str(value)
