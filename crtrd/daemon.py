@@ -24,10 +24,12 @@ from crtrd.dbus.service import BusService
 from crtrd.engine import crashpoints
 from crtrd.engine.engine import Engine
 from crtrd.engine.executor import Executor
+from crtrd.engine.heartbeat import Heartbeat
 from crtrd.engine.lifecycle import Lifecycle, Surfaces
 from crtrd.engine.output import OutputLog
 from crtrd.engine.recovery import Recovery
 from crtrd.errors import ConfigError, LedgerError, ManagerError
+from crtrd.ledger.retention import Keep
 from crtrd.ledger.store import Store
 from crtrd.loop.clock import Clock
 from crtrd.loop.reactor import IN, Reactor
@@ -44,6 +46,7 @@ EX_USAGE, EX_CONFIG = 2, 78
 USAGE = "usage: crtrd [--system|--user] [--version]"
 READY_WITHIN = 2_000_000  # the bus may be away; the socket and the schedule work without it
 COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and our first instruction
+PRUNE_FIRST, PRUNE_PAUSE, PRUNE_AGAIN = 10_000_000, 50_000, 86_400_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -119,6 +122,8 @@ class Daemon:
         self.supervisor = Supervisor(self.reactor, cgroups, self.executor.report, self.output.lines)
         self.executor.supervisor = self.supervisor
         self.output.mute = self.supervisor.mute
+        heartbeat = Heartbeat(self.reactor, self.store, self.supervisor, self.settings.lease_ttl)
+        self.executor.live = heartbeat.begin
         if self.notifier.present:
             self.supervisor.handed = self._keep_descriptors
             self.supervisor.returned = self._drop_descriptors
@@ -188,7 +193,7 @@ class Daemon:
         self.bus.start()
         self.reactor.later(READY_WITHIN, self._be_ready)
         self._feed_watchdog()
-        self.reactor.later(self.settings.lease_ttl // 3, self._renew_leases)
+        self.reactor.later(PRUNE_FIRST, self._prune)
 
     def _be_ready(self) -> None:
         if self.ready:
@@ -209,11 +214,16 @@ class Daemon:
             self.notifier.alive()
             self.reactor.later(self.notifier.watchdog_usec // 2, self._feed_watchdog)
 
-    def _renew_leases(self) -> None:
-        """The heartbeat of live runs, at a third of their lease; without a live run nothing is written."""
-        if self.supervisor.live():
-            self.store.submit(lambda session: session.renew_leases(), lambda _: None)
-        self.reactor.later(self.settings.lease_ttl // 3, self._renew_leases)
+    def _prune(self) -> None:
+        """Retention, a step at a time while nothing else waits, then again in a day."""
+        kept = self.settings.retention
+        keep, now = Keep(kept.success, kept.failure, kept.runs_per_cron), self.clock.wall()
+
+        def pruned(gone: int | LedgerError) -> None:
+            more = isinstance(gone, int) and gone > 0
+            self.reactor.later(PRUNE_PAUSE if more else PRUNE_AGAIN, self._prune)
+
+        self.store.submit(lambda session: session.prune(keep, now), pruned)
 
     def _bus_trouble(self, text: str) -> None:
         self._say("bus.trouble", text, 4)

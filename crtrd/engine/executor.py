@@ -39,6 +39,8 @@ class Executor:
         self.post: Callable[[Event], None] = lambda _: None
         self.supervisor: Supervisor | None = None
         self.output: OutputLog | None = None
+        self.live: Callable[[], None] = lambda: None
+        """Called when a run has become live: the heartbeat of its lease."""
         self.listeners: list[Listener] = []
         self._tickets: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
@@ -99,7 +101,8 @@ class Executor:
                 assert_never(act)
 
     def time_out_after(self, run_id: str, delay: int) -> None:
-        """Report TimeoutReached for the run after `delay` microseconds of the monotonic clock."""
+        """The run is live: report TimeoutReached after `delay` microseconds of the monotonic clock."""
+        self.live()
         clock = self.reactor.clock
         timer = self.reactor.later(delay, lambda: self.post(TimeoutReached(clock.wall(), run_id)))
         self._timeouts[run_id] = timer

@@ -20,6 +20,7 @@ from crtrd.core.effects import (
 from crtrd.core.idle import Owed
 from crtrd.core.occurrence import Cell, Occurrence, Run
 from crtrd.ledger import rows
+from crtrd.ledger.retention import Keep, prune
 
 STARTABLE = f"""{rows.OCCURRENCE_SELECT} LEFT JOIN crons c ON c.id = o.cron_id
  WHERE o.settled_at IS NULL AND o.status = 'pending' AND o.due_at <= ?
@@ -174,6 +175,10 @@ class Session:
         self._database.execute_sql(
             "UPDATE leases SET until = ? WHERE owner = ? AND boot_id = ?",
             (self._lease_until, self._owner, self._boot_id))
+
+    def prune(self, keep: Keep, now: int) -> int:
+        """One step of retention; 0 when there is nothing more to forget."""
+        return prune(self._database, keep, now)
 
     def remember(self, key: str, value: str) -> None:
         self._database.execute_sql(
