@@ -96,17 +96,17 @@ class Days:
 
     def count(self, start: int, end: int) -> int:
         """Return how many days in [start, end) match."""
-        return sum(bits.bit_count() for _, bits in self._months(start, end))
+        return sum(bits.bit_count() for _, bits in self.months_between(start, end))
 
     def listed(self, start: int, end: int) -> Iterator[int]:
         """Yield the matching days in [start, end)."""
-        for first, month in self._months(start, end):
+        for first, month in self.months_between(start, end):
             bits = month
             while bits:
                 yield first + (bits & -bits).bit_length() - 1
                 bits &= bits - 1
 
-    def _months(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def months_between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield (its first day, matching days within [start, end)) of each month that is touched."""
         day = start
         while day < end:
@@ -227,6 +227,62 @@ class Plan:
                 yield from (midnight + time for time in every)
             else:
                 yield from (midnight + time for time in every if start <= midnight + time < end)
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """What any of several plans matches. Answers as one Plan does."""
+
+    plans: tuple[Plan, ...]
+
+    def has(self, wall: int) -> bool:
+        """Say whether `wall` matches."""
+        return any(plan.has(wall) for plan in self.plans)
+
+    def first_from(self, wall: int) -> int | None:
+        """Return the first match that is not before `wall`."""
+        found = [n for n in (plan.first_from(wall) for plan in self.plans) if n is not None]
+        return min(found, default=None)
+
+    def last_upto(self, wall: int) -> int | None:
+        """Return the last match that is not after `wall`."""
+        found = [n for n in (plan.last_upto(wall) for plan in self.plans) if n is not None]
+        return max(found, default=None)
+
+    def count(self, start: int, end: int) -> int:
+        """Return how many matches lie in [start, end): days by kind, only broken days one by one."""
+        first, last = -(-start // DAY), end // DAY
+        if first >= last:
+            return len(self._gathered(start, end))
+        return (
+            len(self._gathered(start, first * DAY))
+            + self._count_days(first, last)
+            + len(self._gathered(last * DAY, end))
+        )
+
+    def listed(self, start: int, end: int) -> Iterator[int]:
+        """Yield the matches in [start, end)."""
+        yield from sorted(self._gathered(start, end))
+
+    def _gathered(self, start: int, end: int) -> set[int]:
+        return {wall for plan in self.plans for wall in plan.listed(start, end)}
+
+    def _count_days(self, first: int, last: int) -> int:
+        """Sort the days of each month by which plans they match, and count each kind at once."""
+        total = 0
+        for months in zip(*(plan.days.months_between(first, last) for plan in self.plans), strict=True):
+            kinds: list[tuple[int, tuple[Times, ...]]] = [(ALL_DAYS, ())]
+            for plan, (_, bits) in zip(self.plans, months, strict=True):
+                split = [(days & bits, (*times, plan.times)) for days, times in kinds]
+                split += [(days & ~bits, times) for days, times in kinds]
+                kinds = [kind for kind in split if kind[0]]
+            total += sum(days.bit_count() * _size_of_union(times) for days, times in kinds)
+        return total
+
+
+@lru_cache(maxsize=256)
+def _size_of_union(times: tuple[Times, ...]) -> int:
+    return len({time for each in times for time in each.listed()})
 
 
 @lru_cache(maxsize=512)

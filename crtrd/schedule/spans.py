@@ -36,7 +36,7 @@ _PRINTED = (
     (HOUR, "h"),
     (MINUTE, "min"),
 )
-_PART = re.compile(r"\s*([0-9]{1,19})?(?:\.([0-9]{1,19}))?\s*([A-Za-zµμ]{0,8})\s*", re.ASCII)
+_PART = re.compile(r"\s*([0-9]{1,19})?(?:\.([0-9]{1,19})(?![.0-9]))?\s*([A-Za-zµμ]{0,8})\s*", re.ASCII)
 _LONGEST_TEXT = 200
 _INSTANT = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"

@@ -14,8 +14,9 @@ from crtrd.errors import ScheduleError
 from crtrd.schedule.calendar import parse_calendar
 from crtrd.schedule.cronfields import NICKNAMES, parse_cron
 from crtrd.schedule.explain import Verdict, explain
+from crtrd.schedule.merged import merge
 from crtrd.schedule.spans import format_span, parse_instant, parse_span
-from crtrd.schedule.streams import Fixed, Gap, Overlap, Periodic, Stream, WallClock, merge
+from crtrd.schedule.streams import Fixed, Gap, Overlap, Periodic, Stream, WallClock
 from crtrd.schedule.window import Allowed, Jittered, join, stretches_of_dates
 from crtrd.schedule.zone import END, SECOND, Zone, load_zone
 

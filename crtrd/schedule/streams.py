@@ -1,4 +1,4 @@
-"""Sources of instants: fixed ones, periods, wall-clock plans, and several of them merged.
+"""Sources of instants: fixed ones, periods, and plans on the clock of a zone.
 
 Every stream answers the same three questions: the next instant after one, the last one not after
 one, how many in (after, until]. Here alone is decided what a plan means in a night of a change:
@@ -9,16 +9,16 @@ one, how many in (after, until]. Here alone is decided what a plan means in a ni
 - `auto` is cron(8): a fixed time runs `after` and `first`, a wildcard follows the wall clock
   (`skip`, `both`), and so does everything where the clock moves by more than three hours.
 
-Windows, exclusions and jitter are laid over the merged stream in spec.
+Several streams become one in merged; windows, exclusions and jitter are laid over it in window.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from crtrd.schedule.days import Plan
+from crtrd.schedule.days import Plan, Plans
 from crtrd.schedule.zone import DAY, END, HOUR, Segment, Zone
 
 #: cron(8): a change of the clock of more than three hours is a correction.
@@ -26,10 +26,6 @@ CORRECTION = 3 * HOUR
 #: From here on it pays to look up the segment of a far match instead of walking to it; must be
 #: more than a zone's reach on both sides of a change.
 _FAR = 6 * DAY
-#: Merged streams are compared this many instants at a time, to keep memory flat.
-_BATCH = 50_000
-#: Below this ratio of densities listing both streams is cheaper than asking one about each.
-_DENSE = 8
 
 
 class Gap(StrEnum):
@@ -128,7 +124,7 @@ class Periodic:
 class WallClock:
     """A plan on the clock of a zone. `wildcard` is what `auto` asks for (see the module)."""
 
-    plan: Plan
+    plan: Plan | Plans
     zone: Zone
     wildcard: bool
     gap: Gap
@@ -143,7 +139,8 @@ class WallClock:
         low, high = self.walls(segment)
         wall = self.plan.first_from(max(start + segment.offset, low))
         if wall is not None and wall < high:
-            return wall - segment.offset
+            instant = wall - segment.offset
+            return instant if instant < END else None
         # The first step goes to the neighbour whatever was found: an overlap there may turn the
         # clock back behind walls that were passed already.
         segment = self.zone.at(segment.end)
@@ -247,58 +244,3 @@ class WallClock:
             if segment.end >= end:
                 return
             segment = self.zone.at(segment.end)
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """Several streams as one: an instant that is in more than one of them is there once."""
-
-    streams: tuple[Stream, ...]
-
-    def next_after(self, after: int) -> int | None:
-        """See Stream."""
-        found = [n for n in (s.next_after(after) for s in self.streams) if n is not None]
-        return min(found, default=None)
-
-    def last_upto(self, at: int) -> int | None:
-        """See Stream."""
-        found = [n for n in (s.last_upto(at) for s in self.streams) if n is not None]
-        return max(found, default=None)
-
-    def count(self, after: int, until: int) -> int:
-        """See Stream. Linear in the sparser streams only: the densest is counted by formula."""
-        after, until = max(after, -1), min(until, END - 1)
-        if after >= until:
-            return 0
-        counted = sorted(((s.count(after, until), i) for i, s in enumerate(self.streams)), reverse=True)
-        (most, index), *others = [(n, i) for n, i in counted if n] or [(0, 0)]
-        if not others:
-            return most
-        if sum(n for n, _ in others) > _BATCH:
-            middle = (after + until) // 2
-            return self.count(after, middle) + self.count(middle, until)
-        union: set[int] = set()
-        for _, i in others:
-            union.update(self.streams[i].listed(after, until))
-        return most + _missing(union, self.streams[index], most, after, until)
-
-    def listed(self, after: int, until: int) -> Iterator[int]:
-        """See Stream."""
-        yield from sorted({n for s in self.streams for n in s.listed(after, until)})
-
-
-def merge(streams: Sequence[Stream]) -> Stream:
-    """Return one stream for all of `streams`."""
-    if len(streams) == 1:
-        return streams[0]
-    return Merged(tuple(streams))
-
-
-def _missing(instants: set[int], dense: Stream, count: int, after: int, until: int) -> int:
-    """Return how many of `instants` are not in `dense`, which has `count` of (after, until]."""
-    if isinstance(dense, Periodic):
-        anchor, period = dense.anchor, dense.period
-        return sum((n - anchor) % period != 0 or n <= anchor for n in instants)
-    if count < _DENSE * len(instants):
-        return len(instants.difference(dense.listed(after, until)))
-    return sum(dense.last_upto(n) != n for n in instants)

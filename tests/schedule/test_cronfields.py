@@ -139,6 +139,7 @@ def test_nonsense_is_refused_quickly(text):
 
 def test_any_text_is_either_taken_or_refused_by_name():
     chance = Random(7)
+    taken, refused = 0, []
     alphabet = "0123456789*/-,~@ .:TZ+" + "monfeb" + "\u00b5\u0663"
     for _ in range(3_000):
         text = "".join(chance.choice(alphabet) for _ in range(chance.randrange(24)))
@@ -146,10 +147,13 @@ def test_any_text_is_either_taken_or_refused_by_name():
         try:
             schedule = compile_schedule([text])
         except ScheduleError as error:
-            assert error.field
+            refused.append(error)
             continue
+        taken += 1
         following = schedule.next_after(0)
         assert following is None or following > 0
+    assert all(error.field and error.reason for error in refused)
+    assert taken > 5
 
 
 @pytest.mark.parametrize(
