@@ -49,6 +49,7 @@ class Spawner:
             theirs.close()
         ours.settimeout(0)
         self._control: socket.socket | None = ours
+        self._pidfd = -1
         reactor.watch(ours.fileno(), IN, self._ready)
 
     def start(self, plan: Plan, procs_file: str, fds: Sequence[int]) -> None:
@@ -74,10 +75,29 @@ class Spawner:
         self._send(marshal.dumps(("forget", token), 4), [])
 
     def close(self) -> None:
-        """Let it go and reap it. Its children live on, or end at their closed gates."""
-        if self._control is None:
-            return
+        """Let it go and reap it, waiting. Its children live on, or end at their closed gates."""
+        if self._pidfd >= 0:
+            self._reactor.unwatch(self._pidfd)
+            self._reap()
+        elif self._control is not None:
+            self._drop_control()
+            _await_end(self.pid)
+
+    def discard(self) -> None:
+        """Kill one that hangs and has no child to lose; not reaped yet, so it is it. `lost` is told when it is gone."""
         self._drop_control()
+        self._pidfd = os.pidfd_open(self.pid)
+        signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self._reactor.watch(self._pidfd, IN, lambda _: self._discarded())
+
+    def _discarded(self) -> None:
+        self._reactor.unwatch(self._pidfd)
+        self._reap()
+        self._lost(self)
+
+    def _reap(self) -> None:
+        os.close(self._pidfd)
+        self._pidfd = -1
         _await_end(self.pid)
 
     def _send(self, message: bytes, fds: list[int]) -> None:

@@ -32,6 +32,7 @@ GATE = 3  # in the child: takes the place of the control socket, of which it mus
 LAST = 0x7FFFFFFF
 INLINE = 61_440
 """Bytes of the largest message that travels in the socket itself."""
+UMASK = 0o022
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 ENOENT, EACCES, EINVAL, ECHILD, EMFILE, ENOTDIR, EPERM = 2, 13, 22, 10, 24, 20, 1
 RT_SIGACTION = {
@@ -152,7 +153,10 @@ def _become(request: Request) -> None:
             _change_user(uid, gid, groups)
         except OSError as error:
             raise Stopped("user", error.errno, b"") from None
-    posix.umask(umask)
+    if umask != UMASK:
+        posix.umask(umask)
+    if cwd == b"/":
+        return  # already there
     try:
         posix.chdir(cwd)
     except OSError as error:
@@ -184,8 +188,9 @@ def _execute(argv: tuple[bytes, ...], env: dict[bytes, bytes]) -> None:
     name = argv[0]
     if not name:
         raise Stopped("command", ENOENT, name)
+    searched = b"/" not in name
     files = [name]
-    if b"/" not in name:
+    if searched:
         files = [(folder or b".") + b"/" + name for folder in env.get(b"PATH", DEFAULT_PATH).split(b":")]
     denied = None
     for file in files:
@@ -193,7 +198,7 @@ def _execute(argv: tuple[bytes, ...], env: dict[bytes, bytes]) -> None:
             posix.execve(file, argv, env)
         except OSError as error:
             fault = _explain(file, error.errno or EINVAL)
-            if fault[0] == "command" and fault[1] in {ENOENT, ENOTDIR, EACCES}:
+            if searched and fault[0] == "command" and fault[1] in {ENOENT, ENOTDIR, EACCES}:
                 denied = denied or (fault if fault[1] == EACCES else None)
                 continue
             raise Stopped(*fault) from None
@@ -244,6 +249,7 @@ def main() -> None:
     gc.disable()  # no cycles arise here, and a collection in a child would copy every page
     _default_signals()
     posix.chdir("/")
+    posix.umask(UMASK)
     serve(_socket.socket(fileno=CONTROL))
 
 

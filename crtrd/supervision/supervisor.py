@@ -50,6 +50,7 @@ class Supervisor:
         self._asked: dict[str, Child] = {}
         self._spawner: Spawner | None = None
         self._retired: list[Spawner] = []
+        self._leaving: list[Spawner] = []
         self._patience: Timer | None = None
         self.handed: Callable[[str, dict[str, int]], None] | None = None
         """Called with a run's descriptors ('out', 'err', 'pid') when it is held: copies of them may be kept."""
@@ -169,10 +170,11 @@ class Supervisor:
         self._asked.clear()
         if self._patience is not None:
             self._patience.cancel()
-        for spawner in [*self._retired, *([self._spawner] if self._spawner else [])]:
+        for spawner in [*self._retired, *self._leaving, *([self._spawner] if self._spawner else [])]:
             spawner.close()
         self._spawner = None
         self._retired.clear()
+        self._leaving.clear()
 
     # --- QUEUED, ASKED
 
@@ -284,8 +286,9 @@ class Supervisor:
         """It died: what it was asked for is our shortage; its children live on as somebody else's."""
         if spawner is self._spawner:
             self._spawner = None
-        elif spawner in self._retired:
-            self._retired.remove(spawner)
+        for others in (self._retired, self._leaving):
+            if spawner in others:
+                others.remove(spawner)
         for child in [child for child in self._children.values() if child.spawner is spawner]:
             child.spawner = None
             if child.phase is Phase.ASKED:
@@ -415,7 +418,8 @@ class Supervisor:
             self.returned(child.run_id)
         for spawner in [spawner for spawner in self._retired if not spawner.tokens]:
             self._retired.remove(spawner)
-            spawner.close()
+            spawner.discard()
+            self._leaving.append(spawner)
 
     def _unwatch(self, child: Child) -> None:
         for fd in (child.gate, child.pidfd, *(stream.fd for stream in (child.out, child.err) if stream is not None)):

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,8 @@ reactor.run()
 def host(tmp_path):
     """A small program with one held child: (process, pid of the child, pid of the spawner, marker file)."""
     marker = tmp_path / "executed"
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(HOST), str(marker)], stdout=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", HOST, str(marker)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         child, spawner = map(int, process.stdout.readline().split())
         yield process, child, spawner, marker
         process.kill()
