@@ -1,6 +1,6 @@
 """Fixtures for tests on a real systemd.
 
-    deb          the package, built once by `make deb`
+    deb          the package, built once by `make deb`; CRTRD_TEST_DEB names another one
     suite        "bookworm", then "trixie"
     installed    a disk layer of that release with the package installed (once a session)
     machine      a running machine with the package installed, fresh for each test (about a second)
@@ -43,6 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def deb() -> Path:
+    if built := os.environ.get("CRTRD_TEST_DEB"):
+        return Path(built)
     subprocess.run(["make", "--silent", "deb"], cwd=PROJECT, check=True, timeout=600)
     return next((PROJECT / "dist").glob("crtrd_*_all.deb"))
 
