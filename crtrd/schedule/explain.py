@@ -10,7 +10,7 @@ from datetime import timedelta
 from crtrd.schedule.spans import format_instant, format_span
 from crtrd.schedule.streams import Stream, WallClock
 from crtrd.schedule.window import Allowed, Jittered
-from crtrd.schedule.zone import Segment, Zone
+from crtrd.schedule.zone import END, Segment, Zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class Verdict:
 
 def explain(at: int, parts: tuple[Stream, ...], merged: Stream, allowed: Allowed | None, top: Stream) -> Verdict:
     """Say whether `at` is an instant of `top`, and why. The others are the layers below it."""
+    if not 0 <= at < END:
+        return _not_due("not-scheduled", "nothing is due before 1970 or after 2400")
     if top.last_upto(at) == at:
         nominal = top.nominal(at) if isinstance(top, Jittered) else at
         verdict = _why_due(at if nominal is None else nominal, parts)

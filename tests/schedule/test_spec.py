@@ -343,4 +343,6 @@ def test_the_ends_of_time(text, zone):
     assert schedule.latest_not_after(first - 1) is None
     assert schedule.latest_not_after(-(10**20)) is None
     assert schedule.span(10, 5) == Span(0, ())
+    for at in (-(10**20), -1, END, 10**20):
+        assert schedule.explain(at).reason == "not-scheduled"
     assert schedule.span(-(10**20), 10**20, keep=1).newest == (last,)

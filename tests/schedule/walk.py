@@ -5,18 +5,18 @@ local time of each minute from zoneinfo, matches five numbers, and knows nothing
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+ZERO = timedelta(0)
 MINUTE = timedelta(minutes=1)
 THREE_HOURS = timedelta(hours=3)
 LIMITS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
-@dataclass(frozen=True)
-class Minute:
+class Minute(NamedTuple):
     """One minute as the wall clock shows it."""
 
     instant: int
@@ -29,19 +29,21 @@ class Minute:
 def minutes(zone: str, start: datetime, end: datetime) -> Iterator[Minute]:
     """Yield every minute of [start, end), both UTC."""
     info = ZoneInfo(zone)
-    now = start
-    before = (now - MINUTE).astimezone(info)
+    now, instant = start, int(start.timestamp()) * 1_000_000
+    before = (now - MINUTE).astimezone(info).replace(tzinfo=None, fold=0)
     while now < end:
         local = now.astimezone(info)
         wall = local.replace(tzinfo=None, fold=0)
-        step = wall - before.replace(tzinfo=None, fold=0)
-        skipped = tuple(wall - MINUTE * n for n in range(int(step / MINUTE) - 1, 0, -1))
+        step = wall - before
+        skipped, shift, place = (), ZERO, "only"
+        if step > MINUTE:
+            shift = step - MINUTE
+            skipped = tuple(wall - MINUTE * n for n in range(shift // MINUTE, 0, -1))
         early, late = info.utcoffset(wall), info.utcoffset(wall.replace(fold=1))
-        place, shift = "only", step - MINUTE
         if early != late:
             place, shift = ("second" if local.fold else "first"), early - late
-        yield Minute(int(now.timestamp()) * 1_000_000, wall, skipped, place, shift)
-        before, now = local, now + MINUTE
+        yield Minute(instant, wall, skipped, place, shift)
+        before, now, instant = wall, now + MINUTE, instant + 60_000_000
 
 
 @cache
@@ -58,16 +60,21 @@ def members(text: str, index: int) -> frozenset[int]:
     return frozenset(found)
 
 
+@cache
+def fields(expression: str) -> tuple[tuple[frozenset[int], ...], bool]:
+    """Return the values of the five fields, and whether the day fields are joined by AND."""
+    texts = expression.split()
+    both = texts[2].startswith("*") or texts[4].startswith("*")
+    return tuple(members(text, i) for i, text in enumerate(texts)), both
+
+
 def matches(expression: str, wall: datetime) -> bool:
     """Say whether the five fields match `wall`."""
-    texts = expression.split()
-    minute, hour, day, month, weekday = (members(text, i) for i, text in enumerate(texts))
+    (minute, hour, day, month, weekday), both = fields(expression)
     if wall.minute not in minute or wall.hour not in hour or wall.month not in month:
         return False
     by_day, by_weekday = wall.day in day, wall.isoweekday() % 7 in weekday
-    if texts[2].startswith("*") or texts[4].startswith("*"):
-        return by_day and by_weekday
-    return by_day or by_weekday
+    return (by_day and by_weekday) if both else (by_day or by_weekday)
 
 
 def due(expression: str, walked: list[Minute], gap: str = "auto", overlap: str = "auto") -> list[int]:
