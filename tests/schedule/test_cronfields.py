@@ -130,10 +130,10 @@ def test_two_tildes_are_chosen_apart():
     ],
 )  # fmt: skip
 def test_nonsense_is_refused_quickly(text):
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ScheduleError) as caught:
         compile_schedule([text])
-    assert time.perf_counter() - began < 0.1
+    assert time.process_time() - began < 0.1
     assert len(str(caught.value)) < 400
 
 

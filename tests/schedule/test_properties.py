@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from crtrd.errors import ScheduleError
@@ -91,7 +91,7 @@ def schedules(draw):
     raise AssertionError
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(schedules(), instants)
 def test_next_is_later_and_nothing_lies_between(schedule, at):
     following = schedule.next_after(at)
@@ -109,7 +109,7 @@ def test_next_is_later_and_nothing_lies_between(schedule, at):
         assert not schedule.explain(following - 1).due
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(schedules(), instants)
 def test_a_span_is_the_iterated_next(schedule, at):
     found, now = [], at
@@ -126,21 +126,21 @@ def test_a_span_is_the_iterated_next(schedule, at):
         assert schedule.span(at, middle, keep=0).count + schedule.span(middle, until, keep=0).count == len(found)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(schedules(), instants, st.integers(0, 400 * 366 * DAY))
 @example(compile_schedule(["* * * * *"], timezone="Europe/Berlin"), 0, END)
 def test_the_work_is_bounded(schedule, at, length):
     assume(sum("every" in text or ":*" in text for text in schedule.texts) <= 1)
-    began = time.perf_counter()
+    began = time.process_time()
     schedule.next_after(at)
     schedule.latest_not_after(at)
     schedule.explain(at)
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
     schedule.span(at, at + min(length, 10 * 366 * DAY), keep=5)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(crons(), st.sampled_from(ZONES), instants)
 def test_the_two_passes_of_an_overlap_make_both(text, zone, at):
     """`first` and `second` are parts of `both`, and `skip` is a part of `after`."""

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crtrd.errors import ScheduleError
@@ -52,6 +52,7 @@ def test_format_span(us, text):
     assert format_span(us) == text
 
 
+@settings(deadline=None)
 @given(st.integers(0, LONGEST))
 def test_a_span_reads_back(us):
     assert parse_span(format_span(us)) == us
@@ -116,6 +117,7 @@ def test_parse_instant_refuses(text):
     assert caught.value.field == "at"
 
 
+@settings(deadline=None)
 @given(st.integers(0, END - 1))
 def test_an_instant_reads_back(us):
     assert parse_instant(format_instant(us), "Europe/Berlin") == us

@@ -156,9 +156,9 @@ def test_the_count_of_merged_schedules_is_exact(texts, zone):
 
 def test_ten_years_of_merged_minutes_are_counted_in_bounded_time():
     schedule = compile_schedule(["* * * * *", "*/5 * * * *", "0 3 * * *"], timezone="Europe/Berlin")
-    began = time.perf_counter()
+    began = time.process_time()
     assert schedule.span(START, START + 3653 * DAY).count == 3653 * 24 * 60
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize("texts", [["every 1m", "* * * * *"], ["every 61s", "* * * * *", "0 2 * * *"]])
@@ -166,9 +166,9 @@ def test_streams_that_cannot_meet_are_added_up(texts):
     """An anchor between two seconds never meets a clock: ten years of both are counted at once."""
     schedule = compile_schedule(texts, anchor=START + 123_457, timezone="Europe/Berlin")
     period = 61 * SECOND if "61s" in texts[0] else MINUTE
-    began = time.perf_counter()
+    began = time.process_time()
     found = schedule.span(START, START + 3653 * DAY)
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
     assert found.count == 3653 * 24 * 60 + (3653 * DAY - 123_457) // period
 
 

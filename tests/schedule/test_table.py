@@ -121,10 +121,10 @@ def test_c04_minutely_runs_sixty_times_in_the_repeated_hour():
 
 @pytest.mark.parametrize("text", ["0 0 30 2 *", "0 0 31 4 *", "0 0 31 2,4,6 *", "* * 31 11 *", "0 0 31 2 */2"])
 def test_c10_never_is_refused_at_once(text):
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ScheduleError) as caught:
         compile_schedule([text])
-    assert time.perf_counter() - began < 0.2
+    assert time.process_time() - began < 0.2
     assert caught.value.field == "day of month"
 
 
@@ -139,9 +139,9 @@ def test_c16_five_million_missed_minutes_are_counted_at_once():
     assert schedule.span(start, start + 101 * MINUTE).count == 101
     for zone in ("UTC", "Europe/Berlin"):
         schedule = compile_schedule(["* * * * *"], timezone=zone)
-        began = time.perf_counter()
+        began = time.process_time()
         found = schedule.span(start, start + 5_259_487 * MINUTE, keep=100)
-        assert time.perf_counter() - began < 0.5
+        assert time.process_time() - began < 0.5
         assert found.count == 5_259_487
         assert found.newest == tuple(start + (5_259_487 - 99 + n) * MINUTE for n in range(100))
 
