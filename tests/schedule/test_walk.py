@@ -1,6 +1,6 @@
 """Every transition of thirty zones from 2000 to 2037, against the minute walk."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
@@ -49,6 +49,24 @@ def test_every_minute_around_every_transition(zone):
             assert found.count == len(expected), told
             compared += len(expected)
     assert compared > 0
+
+
+@pytest.mark.parametrize("overlap", ["auto", "first", "second", "both"])
+@pytest.mark.parametrize("text", ["30 2 25 10 *", "15 2 25 10 *", "*/20 2 25 10 *", "0 3 25 10 *"])
+def test_a_yearly_job_is_found_from_every_minute_of_the_repeated_hour(text, overlap):
+    """The next and the last instant may be a year away, or minutes away in the other pass."""
+    start = datetime(2026, 10, 24, 20, tzinfo=UTC)
+    walked = list(minutes("Europe/Berlin", start, start + timedelta(hours=10)))
+    expected = due(text, walked, overlap=overlap)
+    schedule = compile_schedule([text], timezone="Europe/Berlin", dst_overlap=overlap)
+    assert expected
+    for minute in walked:
+        now = minute.instant
+        later = [n for n in expected if n > now]
+        earlier = [n for n in expected if n <= now]
+        following, latest = schedule.next_after(now), schedule.latest_not_after(now)
+        assert following == later[0] if later else following > walked[-1].instant
+        assert latest == earlier[-1] if earlier else latest < walked[0].instant
 
 
 def forward(schedule, walked):

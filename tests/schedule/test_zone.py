@@ -93,23 +93,25 @@ def test_segments_are_whole_and_their_edges_never_lie_in_an_overlap(name):
 
 
 class Wandering(tzinfo):
-    """An hour back at an instant of choice: puts a change on any edge of a loaded year."""
+    """Some hours back at an instant of choice: any change, on any edge of a loaded year."""
 
-    def __init__(self, change):
+    def __init__(self, change, hours=1):
         self.change = change
+        self.back = timedelta(hours=hours)
 
     def utcoffset(self, moment):
         local = moment.replace(tzinfo=UTC)
-        early = local < self.change + timedelta(hours=1 if not moment.fold else 0)
-        return timedelta(hours=1 if early else 0)
+        early = local < self.change + (timedelta(0) if moment.fold else self.back)
+        return self.back if early else timedelta(0)
 
     def dst(self, moment):
         return timedelta(0)
 
     def fromutc(self, moment):
-        after = moment.replace(tzinfo=UTC) >= self.change
-        shown = moment + timedelta(hours=0 if after else 1)
-        return shown.replace(fold=int(after and moment.replace(tzinfo=UTC) < self.change + timedelta(hours=1)))
+        instant = moment.replace(tzinfo=UTC)
+        if instant < self.change:
+            return moment + self.back
+        return moment.replace(fold=int(instant < self.change + self.back))
 
 
 @pytest.mark.parametrize("minutes_off", [-90, -60, -59, -30, -1, 0, 1, 30, 59, 60, 90, 2880, 4320])
@@ -127,6 +129,18 @@ def test_an_overlap_at_the_edge_of_a_loaded_year(minutes_off):
     found = {n: n.span(at - 3 * HOUR, at + 3 * HOUR).newest for n in (once, twice, second)}
     assert list(found.values()) == [(early,), (early, late), (late,)]
     assert [n.span(at - 3 * HOUR, at + 3 * HOUR, keep=0).count for n in found] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(("hours", "runs"), [(1, 1), (3, 1), (4, 2), (23, 2)])
+def test_the_clock_set_back_by_more_than_three_hours_is_a_correction(hours, runs):
+    """No zone did that since 1970, so this one is made up: cron(8) uses the new time at once."""
+    change = datetime(2026, 6, 15, 12, tzinfo=UTC)
+    load_zone("Test/Edge", lambda _: Wandering(change, hours))
+    at = int(change.timestamp()) * SECOND
+    schedule = compile_schedule(["30 12 15 6 *"], timezone="Test/Edge")
+    assert schedule.span(at - 30 * HOUR, at + 30 * HOUR).count == runs
+    first = compile_schedule(["30 12 15 6 *"], timezone="Test/Edge", dst_overlap="first")
+    assert first.span(at - 30 * HOUR, at + 30 * HOUR).count == 1
 
 
 @pytest.mark.parametrize(
