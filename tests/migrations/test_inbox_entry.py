@@ -4,7 +4,7 @@ import json
 import uuid
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crtrd.migrations.inbox_entry import identity, repair
@@ -79,6 +79,7 @@ IDS = st.uuids().map(str) | st.uuids().map(lambda u: u.hex) | st.none() | st.tex
 KEYS = st.sampled_from(["id", "operation_id", "run_id", "operation", "at", "text"]) | st.text()
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(KEYS, IDS | JSON, max_size=6), st.booleans(), st.sampled_from([None, 2]))
 def test_any_entry_is_repaired_once_and_keeps_the_rest(entry, ascii_only, indent):
     line = json.dumps(entry, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "surrogatepass")

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crtrd.migrations import legacy_inbox_identities as step
@@ -227,7 +227,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 LINE = st.sampled_from([OLD, NEW, FINE, b"{}\n", b"{}\n", b"\n", b"{\n", b"\0\n"]) | st.binary(max_size=20)
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(LINE, max_size=8), st.sampled_from(["", "2026-01-01T00:00:00Z", "2030-01-01", "tick"]))
 def test_any_file_is_repaired_once(lines, cursor):
     with tempfile.TemporaryDirectory() as name:

@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crtrd.core.effects import Announce
@@ -211,11 +211,17 @@ def test_field_names_that_journald_drops_are_refused(name):
         serialize([(name, b"")])
 
 
-@given(st.lists(st.tuples(st.from_regex(r"[A-Z][A-Z0-9_]{0,63}", fullmatch=True), st.binary()), max_size=8))
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first draw of text is slow
+NAMES = st.text("ABCXYZ019_", max_size=63).map("N".__add__)
+
+
+@UNHURRIED
+@given(st.lists(st.tuples(NAMES, st.binary()), max_size=8))
 def test_whatever_is_written_is_read_back(fields):
     assert parse(serialize(fields)) == fields
 
 
+@UNHURRIED
 @given(st.text())
 def test_text_is_utf8_or_escaped(text):
     assert isinstance(to_bytes(text), bytes)
