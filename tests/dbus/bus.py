@@ -15,12 +15,14 @@ CONFIG = """<busconfig>
   <type>session</type>
   <listen>unix:path={path}</listen>
   <auth>EXTERNAL</auth>
+  <servicedir>{services}</servicedir>
   <policy context="default">
     <allow user="*"/><allow own="*"/>
     <allow send_destination="*" eavesdrop="false"/><allow receive_sender="*"/>
   </policy>
   <limit name="max_connections_per_user">2000</limit>
   <limit name="max_completed_connections">2000</limit>
+  <limit name="max_replies_per_connection">5000</limit>
 </busconfig>
 """
 
@@ -32,8 +34,15 @@ class PrivateBus:
         self.path = folder / "bus"
         self.address = f"unix:path={self.path}"
         self._config = folder / "bus.conf"
-        self._config.write_text(CONFIG.format(path=self.path))
+        self._services = folder / "services"
+        self._services.mkdir()
+        self._config.write_text(CONFIG.format(path=self.path, services=self._services))
         self.process = None
+
+    def activates(self, name, command):
+        """`command` is started when a call comes for `name`; to be said before `start`."""
+        text = f"[D-BUS Service]\nName={name}\nExec={command}\n"
+        (self._services / f"{name}.service").write_text(text)
 
     def start(self):
         self.path.unlink(missing_ok=True)

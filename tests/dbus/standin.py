@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from crtrd.control.verbs import Caller
 from crtrd.core.effects import Announce
 from crtrd.core.occurrence import derive_id
+from crtrd.dbus.service import BusService
 from crtrd.errors import Code, RequestError
 from crtrd.loop.clock import Clock
 from crtrd.loop.reactor import Reactor
@@ -36,7 +36,7 @@ class StandIn:
         self.runs: dict[str, dict[str, object]] = {}
         self.occurrences: dict[str, dict[str, object]] = {}
         self.held: list[Callable[[], None]] = []
-        self.calls: list[tuple[str, tuple[object, ...], Caller]] = []
+        self.calls: list[tuple[str, tuple[object, ...], object]] = []
         self.touches = 0
         self._listeners: list[Callable[[Announce], None]] = []
         self._serial = itertools.count(1)
@@ -221,16 +221,40 @@ def page(rows, criteria, limit, cursor):
     return [dict(row) for row in found[start : start + limit]], onward
 
 
-def main(address: str, exit_code: str) -> None:
-    from crtrd.dbus.service import BusService  # noqa: PLC0415
+class Daemon:
+    """Serves the bus; with `idle` (microseconds) it leaves so long after the last request, name first."""
 
-    reactor = Reactor(Clock())
-    control = StandIn(exit_code=int(exit_code))
-    control.later = lambda end: reactor.later(50_000, end)
-    service = BusService(reactor, control, address=address, user=False)
-    service.on_owned = lambda: print("ready", flush=True)
-    service.start()
-    reactor.run()
+    def __init__(self, address: str, exit_code: int, idle: int) -> None:
+        self.reactor = Reactor(Clock())
+        self.control = StandIn(exit_code=exit_code)
+        self.control.later = lambda end: self.reactor.later(50_000, end)
+        self.control.touched = self.touched
+        self.service = BusService(self.reactor, self.control, address=address, user=False)
+        self.service.on_owned = lambda: sys.stdout.write("ready\n") and sys.stdout.flush()
+        self.idle = idle
+        self.timer = None
+
+    def run(self) -> None:
+        self.service.start()
+        self.touched()
+        self.reactor.run()
+        self.service.close()
+
+    def touched(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.idle:
+            self.timer = self.reactor.later(self.idle, lambda: self.service.release(self.leave))
+
+    def leave(self) -> None:
+        if self.service.pending():
+            self.reactor.later(1000, self.leave)
+        else:
+            self.reactor.stop()
+
+
+def main(address: str, exit_code: str = "0", idle: str = "0") -> None:
+    Daemon(address, int(exit_code), int(idle)).run()
 
 
 if __name__ == "__main__":
