@@ -16,8 +16,9 @@ cron.occurrence.skipped cron.occurrence.missed cron.occurrence.settled cron.run.
 cron.run.unobserved cron.run.abandoned cron.capacity.deferred cron.failure.escalated cron.escalation.spawn_failed
 cron.recovered outbox.delivered outbox.retrying outbox.dead auth.denied
 """.split()
-OWN = {LOST, "daemon.wake.failed", "ledger.available", "ledger.unavailable"}
-"""What became necessary beyond that list: troubles of the ledger, the manager and the journal."""
+OWN = {LOST, "bus.trouble", "daemon.failed", "daemon.no_cgroups", "daemon.wake.failed", "ledger.available",
+       "ledger.unavailable"}
+"""What became necessary beyond that list: troubles of the daemon and of what it stands on."""
 
 
 def test_every_kind_of_the_contract_has_an_id():
@@ -49,6 +50,6 @@ def test_only_known_kinds_are_announced():
     for path in sorted((ROOT / "crtrd").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             called = isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", ""))
-            if called in {"Announce", "_announce"} and node.args and isinstance(node.args[0], ast.Constant):
+            if called in {"Announce", "_announce", "_say"} and node.args and isinstance(node.args[0], ast.Constant):
                 unknown += [] if node.args[0].value in MESSAGE_IDS else [f"{path.name}:{node.lineno}"]
     assert unknown == []

@@ -200,9 +200,11 @@ def test_a_fallback_that_cannot_be_written_is_counted(path):
         text.close()
 
 
-def test_an_unknown_kind_is_a_bug(journal):
-    with pytest.raises(KeyError):
-        journal.event(Announce("cron.invented", "x"))
+def test_an_unknown_kind_is_told_all_the_same(journald, journal):
+    journal.event(Announce("cron.invented", "x"))
+    entry = journald.entry()
+    assert entry["CRTRD_EVENT"] == b"cron.invented"
+    assert "MESSAGE_ID" not in entry
 
 
 @pytest.mark.parametrize("name", ["", "lower", "_HIDDEN", "1ST", "WITH SPACE", "A=B", "A\nB", "Ü", "X" * 65])
