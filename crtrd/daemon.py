@@ -80,7 +80,7 @@ class Daemon:
         self._begin()
         self.reactor.run()
         self._close()
-        return 0
+        return 1 if self.lifecycle.failed else 0
 
     # building ----------------------------------------------------------------------------------------------------
 

@@ -63,6 +63,8 @@ class Lifecycle:
         self._quiet_since = self._reactor.clock.mono()
         self._timer = self._reactor.later(0, lambda: None)
         self._aged = False
+        self.failed = False
+        """Could not leave in order: the exit status must say so."""
         self._ending = False
         self._armed: int | None = None
         engine.after_batch = self.consider
@@ -143,13 +145,20 @@ class Lifecycle:
         late = isinstance(value, int) and wanted is not None and value > wanted + SECOND
         if isinstance(value, ManagerError) or late:
             why = str(value) if isinstance(value, ManagerError) else "the timer reads back later than it was asked"
-            self._announce("daemon.wake.failed", f"cannot arm the wake-up, staying: {why}", 4)
-            if self.stage is Stage.LEAVING:
-                self.stage = Stage.RUNNING
-            self._timer = self._reactor.later(PROBE_AGAIN, self.consider)
+            self._not_armed(why)
             return
         self._armed = wanted
         done()
+
+    def _not_armed(self, why: str) -> None:
+        """Stay; or, where there is no way back, fail, so that Restart=on-failure brings the next life."""
+        self._announce("daemon.wake.failed", f"cannot arm the wake-up: {why}", 4)
+        if self.stage is Stage.RELEASED:
+            self.failed = True
+            self._reactor.stop()
+            return
+        self.stage = Stage.RUNNING
+        self._timer = self._reactor.later(PROBE_AGAIN, self.consider)
 
     def _wake_armed(self, owed: Owed) -> None:
         """Last chance to turn back: nothing has been given up yet."""
@@ -179,7 +188,8 @@ class Lifecycle:
 
     def _checked(self, owed: Owed | None) -> None:
         now = self._reactor.clock.wall()
-        if owed is None or owed.due or owed.live:
+        elapsed = self._armed is not None and self._armed <= now  # perhaps while we still counted as active
+        if owed is None or owed.due or owed.live or elapsed:
             self._arm(now, self._reactor.stop)
         elif owed.next_wake is not None and (self._armed is None or owed.next_wake - self.lead < self._armed):
             self._arm(owed.next_wake, self._reactor.stop)
