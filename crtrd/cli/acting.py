@@ -3,6 +3,7 @@
 import argparse
 import signal
 
+from crtrd.cli.fields import RUN_FIELDS
 from crtrd.cli.looking import cron
 from crtrd.cli.render import as_json
 from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, View, instant_of, packed
@@ -142,7 +143,7 @@ def _wait(session: Session, occurrence: str, runs: list[str]) -> int:
                 break
         found = _ended(session, occurrence)
     if session.out.json:
-        session.out.dump([as_json(view) for view in found])
+        session.out.dump([as_json(view, RUN_FIELDS) for view in found])
         return _status(session, found)
     for view in found:
         for name in ("stdout", "stderr"):

@@ -3,17 +3,12 @@
 import argparse
 from collections.abc import Mapping, Sequence
 
+from crtrd.cli.fields import OCCURRENCE_FIELDS, RUN_FIELDS
 from crtrd.cli.looking import result_of, took
 from crtrd.cli.render import as_json
 from crtrd.cli.session import DONE, Session, View, instant_of
 from crtrd.cli.words import calendar_time, day_time, harmless
 
-OCCURRENCE_FIELDS = ("id", "cron_id", "cron_name", "origin", "instant", "key", "label", "status", "reason", "detail",
-                     "cells", "created_at", "settled_at")
-RUN_FIELDS = ("id", "cron_id", "cron_name", "occurrence_id", "target", "attempt", "trigger", "scheduled_at",
-              "started_at", "finished_at", "duration_us", "result", "reason", "exit_code", "signal", "pid",
-              "out_of_band", "stdout_head", "stdout_head_base64", "stdout_bytes", "stdout_sha256", "stdout_truncated",
-              "stderr_head", "stderr_bytes", "stderr_truncated", "survivors", "delivered")
 DEFAULT_ROWS = 50
 
 

@@ -4,12 +4,12 @@ import argparse
 from collections.abc import Callable, Mapping
 
 from crtrd import names
-from crtrd.cli.render import TIMES, as_json
+from crtrd.cli.fields import LIST_FIELDS, RUN_FIELDS, TIMES
+from crtrd.cli.render import as_json
 from crtrd.cli.session import DONE, FAILED, NOT_ACTIVE, Session, View
 from crtrd.cli.words import calendar_time, harmless, relative, span
 from crtrd.config.keys import BY_NAME, KEYS, Kind
 
-LIST_FIELDS = ("id", "name", "state", "schedule", "timezone", "next", "held", "last_status", "last_run")
 EMPTY_IS_NONE = frozenset({"last_status", "last_run", "next"})
 FAILURES = frozenset({"failed", "abandoned", "unobserved", "partial"})
 
@@ -54,7 +54,7 @@ def listing(session: Session) -> int:
         return DONE
     rows = [_row(view, session.now) for view in views]
     header = ("NAME", "STATE", "NEXT", "LAST", "SCHEDULE")
-    session.out.table(header, rows, flexible=4, total="crons" if len(rows) != 1 else "cron")
+    session.out.table(header, rows, flexible=4, total="crons")
     return DONE
 
 
@@ -84,7 +84,7 @@ def status(session: Session) -> int:
         worst = max(worst, DONE if view.get("state") == "active" else NOT_ACTIVE)
         runs = session.everything("ListRuns", {"cron": str(view["id"])}, most=5)
         if session.out.json:
-            shown.append({**as_json(view, LIST_FIELDS), "runs": [as_json(run) for run in runs]})
+            shown.append({**as_json(view, LIST_FIELDS), "runs": [as_json(run, RUN_FIELDS) for run in runs]})
             continue
         if index:
             session.out.line()

@@ -24,8 +24,8 @@ class Verb:
 
 GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
     ("Crons", (
-        Verb("list", "looking", "[NAME…]", "overview: next instant, last result, held, paused"),
-        Verb("status", "looking", "[NAME…]", "the daemon, or crons with their last runs"),
+        Verb("list", "looking", "[NAME…]", "overview: next, last result, held, paused"),
+        Verb("status", "looking", "[NAME…]", "the daemon; or crons and their last runs"),
         Verb("show", "looking", "NAME…", "all properties, as Key=value"),
         Verb("cat", "looking", "NAME…", "the definition, as a file"),
         Verb("is-active", "looking", "NAME…", "exit 0 if active, 3 if not"),
@@ -48,7 +48,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("runs", "history", "[NAME]", "every attempt"),
         Verb("run-info", "history", "RUN", "one run with its output"),
         Verb("next", "preview", "NAME", "the instants to come"),
-        Verb("calendar", "preview", "SCHEDULE…", "instants of a schedule, without the daemon"),
+        Verb("calendar", "preview", "SCHEDULE…", "instants of a schedule, needs no daemon"),
         Verb("monitor", "live", "[NAME…]", "events as they happen"),
     )),
 )

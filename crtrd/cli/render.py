@@ -8,13 +8,8 @@ import sys
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 
+from crtrd.cli.fields import HEADS, TIMES
 from crtrd.cli.words import harmless, rfc3339
-
-TIMES = frozenset({
-    "next", "instant", "created_at", "settled_at", "changed_at", "scheduled_at", "started_at", "finished_at",
-    "due_at", "starts_at", "expires_at", "at", "next_attempt_at", "last_at", "next_wake", "started",
-})
-HEADS = frozenset({"stdout_head", "stderr_head"})
 
 GREEN, RED, YELLOW, DIM, BOLD = "32", "31", "33", "2", "1"
 COLOURS = {
@@ -80,7 +75,8 @@ class Terminal:
         for row in rows:
             print(self._row(row, widths, header, right).rstrip())
         if self.legend and total:
-            print(f"\n{len(rows)} {total} listed." if rows else f"No {total} found.")
+            what = total if len(rows) != 1 else total.removesuffix("s")
+            print(f"\n{len(rows)} {what} listed." if rows else f"No {total} found.")
 
     def _row(self, row: Row, widths: Sequence[int], header: Row, right: str) -> str:
         cells = []

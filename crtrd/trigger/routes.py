@@ -35,6 +35,7 @@ AGAIN = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
 TIMES = frozenset({
     "next", "instant", "created_at", "settled_at", "changed_at", "scheduled_at", "started_at", "finished_at",
     "due_at", "last_at", "next_wake", "starts_at", "expires_at", "at",
+    "next_attempt_at",
 })
 HEADS = frozenset({"stdout_head", "stderr_head"})
 

@@ -65,13 +65,19 @@ class World:
 
 
 @pytest.fixture
-def bus(tmp_path):
+def no_bus(tmp_path):
+    """A bus that is not running yet."""
     if shutil.which("dbus-daemon") is None:
         pytest.skip("dbus-daemon is not installed")
     bus = PrivateBus(tmp_path)
-    bus.start()
     yield bus
     bus.kill()
+
+
+@pytest.fixture
+def bus(no_bus):
+    no_bus.start()
+    return no_bus
 
 
 @pytest.fixture

@@ -109,6 +109,9 @@ class StandIn:
         assert isinstance(options["kill"], bool)
         cron = self.find(name)
         del self.crons[cron["id"]]
+        for history in (self.runs, self.occurrences):
+            for key in [key for key, row in history.items() if row["cron_id"] == cron["id"]]:
+                del history[key]
         self.announce("cron.canceled", CRTRD_CRON_ID=cron["id"])
         return {}
 
@@ -213,7 +216,7 @@ def page(rows, criteria, limit, cursor):
     found = list(rows.values())
     if cron := criteria.get("cron"):
         found = [row for row in found if cron in {row.get("cron_id"), row.get("cron_name"), row["id"], row.get("name")}]
-    for key in ("status", "result", "state"):
+    for key in ("status", "result", "state", "occurrence_id"):
         if key in criteria:
             found = [row for row in found if row.get(key) == criteria[key]]
     start = int(cursor or 0)

@@ -10,7 +10,7 @@ import pytest
 from jeepney import DBusAddress, HeaderFields, new_signal
 
 from crtrd import names
-from tests.dbus.bus import Called, Peer, PrivateBus
+from tests.dbus.bus import Called, Peer
 from tests.dbus.conftest import World
 
 pytestmark = pytest.mark.bus
@@ -50,18 +50,16 @@ def test_bus_that_is_killed_and_comes_back(world):
         peer.close()
 
 
-def test_no_bus_at_start(tmp_path):
-    bus = PrivateBus(tmp_path)
-    world = World(bus)
+def test_no_bus_at_start(no_bus):
+    world = World(no_bus)
     world.service.start()
     for _ in range(20):
         world.turn(0.02)
     assert world.troubles == ["cannot reach the bus: No such file or directory; trying again"]
-    bus.start()
+    no_bus.start()
     world.until(lambda: world.service.connected, 5)
     assert world.call("Reload") == ()
     world.close()
-    bus.kill()
 
 
 def test_address_that_is_none(world):
@@ -73,13 +71,12 @@ def test_address_that_is_none(world):
     service.close()
 
 
-def test_bus_that_does_not_answer(tmp_path):
-    path = tmp_path / "bus"
+def test_bus_that_does_not_answer(no_bus):
+    path = no_bus.path
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
     listening.listen()
-    bus = PrivateBus(tmp_path)
-    world = World(bus)
+    world = World(no_bus)
     world.service.start()
     world.turn()
     connection, _ = listening.accept()
@@ -128,8 +125,8 @@ def test_release_is_confirmed_and_can_be_taken_back(world):
     assert done == [1], "a release that was taken back is not done"
 
 
-def test_release_without_a_bus(tmp_path):
-    world = World(PrivateBus(tmp_path))
+def test_release_without_a_bus(no_bus):
+    world = World(no_bus)
     world.service.start()
     done = []
     world.service.release(lambda: done.append(1))
@@ -182,9 +179,9 @@ def test_calls_around_the_release_are_all_answered(world):
     assert set(outcomes) <= {None, "org.freedesktop.DBus.Error.ServiceUnknown"}, "not lost, but told at once"
 
 
-def test_calls_swept_around_an_idle_exit(tmp_path):
+def test_calls_swept_around_an_idle_exit(no_bus):
     """C55 with a real process that is activated by the bus and leaves after 60 ms: every call is answered."""
-    bus = PrivateBus(tmp_path)
+    bus = no_bus
     environment = f"/usr/bin/env PYTHONPATH={':'.join(sys.path)}"
     command = f"{environment} {sys.executable} -m tests.dbus.standin {bus.address} 0 60000"
     bus.activates(names.BUS_NAME, command)
@@ -199,7 +196,6 @@ def test_calls_swept_around_an_idle_exit(tmp_path):
         assert peer.result(serial) == ()
         threading.Event().wait(0.055 + index * 0.0009)
     peer.close()
-    bus.kill()
 
 
 def test_foreign_signals_mean_nothing(world):

@@ -1,0 +1,201 @@
+"""What needs no daemon: usage, help, the calendar, a bus that is not there, import costs, and words."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from crtrd.cli import fields, render, words
+from crtrd.cli.client import choose_bus, plain
+from crtrd.cli.main import GROUPS, VERBS, _joined
+from crtrd.cli.words import calendar_time, harmless, relative, rfc3339, span
+from crtrd.config.keys import KEYS
+from crtrd.dbus.values import FIELD_TYPES
+from crtrd.trigger import routes
+
+SECOND = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["lsit"], "cannot lsit: there is no such verb. Did you mean list?"),
+        (["frobnicate"], "there is no such verb"),
+        (["--bogus"], "there is no verb"),
+        (["list", "--bogus"], "unrecognized arguments: --bogus"),
+        (["list", "--json=yaml"], "--json"),
+        (["list", "--", "x"], "nothing may follow --"),
+        (["arm"], "without a name"),
+        (["arm", "x"], "no command; write it after --"),
+        (["arm", "x", "--env", "NOEQUALS", "--", "y"], "write NAME=VALUE"),
+        (["arm", "--file", "/nonexistent.toml"], "cannot read /nonexistent.toml"),
+        (["change"], "without a name"),
+        (["pause"], "required"),
+        (["calendar", "--timezone", "Nowhere/Land", "@daily"], "Nowhere/Land"),
+        (["calendar", "61 * * * *"], "minute"),
+        (["calendar", "at 2001-01-01"], "cannot find an instant"),
+        (["calendar", "@daily", "--from", "yesterday"], "cannot use 'yesterday' as a time"),
+        (["calendar", "@daily", "-n", "-1"], "from 0 to 1000"),
+    ],
+)
+def test_usage_is_explained(nobody, arguments, said):
+    done = subprocess.run([sys.executable, "-m", "crtrd.cli.main", *arguments], env=nobody.env, capture_output=True,
+                          text=True, timeout=20, check=False)
+    assert done.returncode in {1, 2}
+    assert said in done.stderr
+    assert done.stderr.startswith("crtrctl: cannot ")
+    assert done.stdout == ""
+
+
+def test_unreachable(nobody):
+    env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"}
+    assert "cannot reach the system bus: No such file" in nobody.run("list", status=6, **env).stderr
+    assert "cannot reach the user bus" in nobody.run("--user", "list", status=6).stderr
+    env = {"DBUS_SYSTEM_BUS_ADDRESS": "tcp:host=localhost,port=1"}
+    assert "cannot reach the system bus" in nobody.run("status", status=6, **env).stderr
+
+
+def test_help_fits_eighty_columns(nobody):
+    overview = nobody.out("--help")
+    assert all(f"  {verb} " in overview for verb in VERBS)
+    assert [title for title, _ in GROUPS if f"{title}:" not in overview] == []
+    for verb in VERBS:
+        text = nobody.out(verb, "--help")
+        assert max(map(len, text.splitlines())) <= 80, verb
+        assert VERBS[verb].does[1:] in " ".join(text.split())
+    assert max(map(len, overview.splitlines())) <= 80
+    arming = nobody.out("arm", "--help")
+    assert all(key.flag in arming for key in KEYS)
+    assert nobody.out("--version").startswith("crtrctl ")
+    assert nobody.out(status=2) == overview
+
+
+def test_calendar(nobody):
+    said = nobody.out("calendar", "0 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-10-24T12:00", "-n", "2",
+                      "--json")
+    assert json.loads(said) == [
+        {"instant": "2026-10-25T00:00:00Z", "local": "2026-10-25T02:00:00+02:00"},
+        {"instant": "2026-10-26T01:00:00Z", "local": "2026-10-26T02:00:00+01:00"}]
+    table = nobody.out("calendar", "@daily", "at 2030-01-01T05:00Z", "--from", "2029-12-31", "-n", "3", "--no-legend")
+    assert [line.split()[4] for line in table.splitlines()] == [
+        "2030-01-01T00:00:00Z", "2030-01-01T05:00:00Z", "2030-01-02T00:00:00Z"]
+    assert "@reboot" in nobody.out("calendar", "@reboot")
+
+
+def test_verbs_import_what_they_need(nobody):
+    heavy = {"asyncio", "peewee", "pystemd", "psutil", "json", "tomllib", "difflib", "crtrd.config.loader", "h11",
+             "crtrd.schedule", "crtrd.control"}
+    code = (
+        "import sys; from crtrd.cli.main import main; status = main(sys.argv[1:]); "
+        "sys.stderr.write('|'.join(sys.modules)); sys.exit(status)"
+    )
+    for arguments, allowed in ((["status"], set()), (["list"], set())):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], env=nobody.env, capture_output=True, text=True,
+                              timeout=20, check=False)
+        assert done.returncode == 6
+        loaded = set(done.stderr.splitlines()[-1].split("|"))
+        assert not heavy & loaded - allowed
+
+
+def test_the_bus_of_an_instance(tmp_path):
+    home = {"CRTR_HOME": str(tmp_path)}
+    assert choose_bus({}, user=False) == ("SYSTEM", "system bus")
+    assert choose_bus(home, user=True)[0] == "SESSION"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/bus").touch()
+    assert choose_bus(home, user=False)[0] == f"unix:path={tmp_path}/run/bus"
+
+
+def test_json_option_takes_no_name_for_a_mode():
+    assert _joined(["list", "--json", "tick"]) == ["list", "--json=short", "tick"]
+    assert _joined(["--json", "pretty", "list"]) == ["--json=pretty", "list"]
+    assert _joined(["list", "--json"]) == ["list", "--json=short"]
+
+
+def test_surfaces_agree_on_what_is_a_time():
+    spans = {"duration_us", "stdout_bytes", "stderr_bytes", "jitter", "timeout", "grace", "retry_delay",
+             "retry_max_delay", "start_within", "alert_after", "fence"}
+    on_the_bus = {name for name, signature in FIELD_TYPES.items() if signature == "t"} - spans
+    assert on_the_bus <= fields.TIMES
+    assert on_the_bus <= routes.TIMES
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain ä 🎈", "plain ä 🎈"), ("\x1b[31m", "\\x1b[31m"), ("a\nb\tc", "a\\x0ab\\x09c"), ("\x9b", "\\x9b"),
+        ("\u202eabc\u2066", "\\u202eabc\\u2066"), ("\udcff", "\\udcff"), ("\0", "\\x00"), ("", ""),
+    ],
+)
+def test_harmless(text, shown):
+    assert harmless(text) == shown
+
+
+def test_harmless_keeps_what_it_is_told():
+    assert harmless("a\n\x1b\tb", keep="\n\t") == "a\n\\x1b\tb"
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "shown"),
+    [
+        (0, "0s"), (1, "1us"), (1500, "1ms 500us"), (5 * SECOND, "5s"), (90 * SECOND, "1min 30s"),
+        (5400 * SECOND, "1h 30min"), (86400 * SECOND, "1 day"), (3 * 86400 * SECOND + 5, "3 days 5us"),
+        (words.YEAR + words.MONTH, "1y 1 month"),
+    ],
+)
+def test_span(microseconds, shown):
+    assert span(microseconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("distance", "shown"),
+    [
+        (5 * SECOND, "in 5s"), (-120 * SECOND, "2min ago"), (0, "now"), (5 * SECOND + 7, "in 5s"),
+        (-5 * SECOND - 7, "5s ago"), (999, "now"),
+    ],
+)
+def test_relative(distance, shown):
+    now = 1_764_590_400 * SECOND
+    assert relative(now + distance, now) == shown
+    assert relative(None, now) == relative(0, now) == "-"
+
+
+def test_times():
+    assert rfc3339(0) == "1970-01-01T00:00:00Z"
+    assert rfc3339(1_764_590_400_250_000) == "2025-12-01T12:00:00.25Z"
+    assert rfc3339(2**64 - 1) == "9999-12-31T23:59:59Z"
+    assert calendar_time(1_764_590_400_000_000, words.UTC) == "Mon 2025-12-01 12:00:00 UTC"
+
+
+def test_plain_takes_variants_out():
+    assert plain("aa{sv}", [{"x": ("as", ["y"]), "z": ("v", ("u", 1))}]) == [{"x": ["y"], "z": 1}]
+
+
+class Tty:
+    """A terminal of its own for `render`."""
+
+    def __init__(self, monkeypatch, columns, *, colour=True):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        if not colour:
+            monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        self.terminal = render.Terminal()
+
+
+def test_table_gives_way_on_a_terminal(monkeypatch, capsys):
+    terminal = Tty(monkeypatch, 30, colour=False).terminal
+    terminal.table(("NAME", "SCHEDULE"), [("tick", "every " * 10), ("x", "y")], flexible=1, total="crons")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["NAME  SCHEDULE", "tick  every every every every…", "x     y", "", "2 crons listed."]
+
+
+def test_colours_only_where_they_are_wanted(monkeypatch, capsys):
+    terminal = Tty(monkeypatch, 80).terminal
+    terminal.table(("NAME", "STATE"), [("\x1b[5m", "failed")], flexible=0)
+    said = capsys.readouterr().out
+    assert "\x1b[31mfailed" in said
+    assert "\x1b[5m" not in said
+    assert Tty(monkeypatch, 80, colour=False).terminal.word("failed") == "failed"
