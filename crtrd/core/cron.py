@@ -139,6 +139,9 @@ class Cron:
     """Boot id for which @reboot was served."""
     skip_next: tuple[int, ...] = field(default=())
     """Instants that somebody asked to skip."""
+    damage: str = ""
+    """Why the stored definition cannot be read; then `definition` holds nothing but the name, and the stored text
+    stays in the ledger as it is."""
 
     @property
     def name(self) -> str:

@@ -3,7 +3,7 @@
 The ledger's session is the real one; it sees what earlier events of the same batch have put, committed or not.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,8 +31,11 @@ class Facts(Protocol):
     def crons_due(self, now: int) -> list[Cron]:
         """Active crons whose `next_at` has come, earliest first."""
 
-    def crons_scheduled(self) -> list[Cron]:
-        """Every active cron that has a schedule: asked only when the clock was set or the daemon starts."""
+    def crons_on_boot(self) -> list[Cron]:
+        """Active crons that may have `@reboot` in their schedule: asked only when the daemon starts."""
+
+    def crons_unplanned(self) -> list[Cron]:
+        """Active crons that have a schedule and no `next_at`: asked only when the daemon starts."""
 
     def crons_ahead(self, now: int) -> list[Cron]:
         """Active crons that were considered later than `now`: the clock was set back."""
@@ -42,11 +45,26 @@ class Facts(Protocol):
     def known(self, occurrence_ids: Iterable[str]) -> set[str]:
         """Which of these ids have a row."""
 
+    def covered(self, cron_id: str, after: int, before: int) -> int:
+        """How many instants strictly between the two the cron's scheduled rows stand for."""
+
     def open_occurrences(self, cron_id: str) -> list[Occurrence]:
         """Pending, running and held ones, oldest first."""
 
-    def startable(self, now: int, limit: int) -> list[Occurrence]:
-        """Pending, due, and not waiting for another occurrence of their cron; fair order: due first, first served."""
+    def startable(self, now: int, limit: int, without: Collection[str] = ()) -> list[Occurrence]:
+        """Pending, due, not waiting for another occurrence of their cron, and in none of the pools `without`.
+
+        Fair order: due first, first served.
+        """
+
+    def unfinished(self, now: int) -> list[Occurrence]:
+        """Running ones, not giving way, with cells that are pending and due."""
+
+    def postponed(self, now: int) -> list[Occurrence]:
+        """Pending and running ones that have a pending cell not due before later than `now`."""
+
+    def held_over(self, now: int) -> list[Occurrence]:
+        """Held ones whose expiry (their `due_at`, where it is not 0) has come."""
 
     def cells(self, occurrence_id: str) -> list[Cell]: ...
 

@@ -75,7 +75,11 @@ class Reason(StrEnum):
     CANCELED = "canceled"
     INTERRUPTED = "interrupted"
     HELD = "held"
-    ONE_SHOT_CRASH = "one-shot-crash"
+    POKED = "poked"
+
+
+GIVING_WAY = frozenset({Reason.REPLACED, Reason.CANCELED, Reason.INTERRUPTED})
+"""Reasons of a running occurrence that is being stopped: none of its cells begins any more."""
 
 
 class Result(StrEnum):
@@ -123,6 +127,7 @@ class Occurrence:
     """Not to be started before (retry delay, queue): microseconds since the epoch."""
     label: str = ""
     reason: Reason = Reason.NONE
+    """While it runs: what its end is to lead to (GIVING_WAY, or POKED: start the held cells again at once)."""
     detail: str = ""
     settled_at: int | None = None
     covers: int = 1
@@ -136,7 +141,10 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One target of one occurrence. `attempts` counts runs begun, `shortages` those that failed for want of ours."""
+    """One target of one occurrence. `attempts` counts runs begun.
+
+    `shortages` of them failed for want of something of ours, `excused` ones were held or lost; neither uses up a retry.
+    """
 
     occurrence_id: str
     target: str
@@ -144,6 +152,7 @@ class Cell:
     attempts: int = 0
     shortages: int = 0
     due_at: int = 0
+    excused: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def policy(definition: Definition, named: str) -> Overlap:
     return Overlap(named) if named else definition.overlap
 
 
-def judge(definition: Definition, named: str, others: Sequence[Occurrence]) -> Verdict:
+def judge(definition: Definition, named: str, others: Sequence[Occurrence]) -> Verdict:  # noqa: PLR0911 - a table
     """`others`: the open occurrences of the same cron."""
     if not others:
         return Verdict(Turn.TAKE)

@@ -5,11 +5,11 @@ all older ones share one row, whose `covers` says how many they are (bounded wor
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from crtrd.core import reports
-from crtrd.core.cron import MINUTE, CatchUp, Cron, State
-from crtrd.core.effects import Effect, PutCell, PutCron, PutOccurrence, PutRun, StopRun
+from crtrd.core.cron import MINUTE, CatchUp, Cron, PausedBy, State
+from crtrd.core.effects import Effect, PutCell, PutCron, PutOccurrence
 from crtrd.core.facts import Facts
 from crtrd.core.occurrence import (
     Cell,
@@ -22,63 +22,73 @@ from crtrd.core.occurrence import (
     occurrence_id,
 )
 from crtrd.core.overlap import Turn, judge
-from crtrd.core.timetable import next_instant, timetable
+from crtrd.core.stopping import settle_waiting, stop_runs
+from crtrd.core.timetable import fault, next_instant, timetable, unknown_after
 from crtrd.schedule.spans import format_instant
 
 KEEP = 100
 ON_TIME = MINUTE  # an instant served within cron's own granularity is on time, not caught up
 
 
+@dataclass(frozen=True, slots=True)
+class Owing:
+    """One look at the time: the instants that it found, ascending, and what they have in common."""
+
+    now: int
+    instants: tuple[int, ...]
+    older: int
+    """How many instants before these were found too."""
+    why_missed: Reason
+
+
 def owe_due(cron: Cron, now: int, facts: Facts, why_missed: Reason) -> Iterator[Effect]:
     """Decide every instant of an active cron up to `now` and plan its next wake-up."""
-    schedule = timetable(cron)
-    span = schedule.span(cron.considered, now, KEEP)
-    instants, older = list(span.newest), span.count - len(span.newest)
+    span = timetable(cron).span(cron.considered, now, KEEP)
+    instants, older = span.newest, span.count - len(span.newest)
     if cron.after_end_at is not None and cron.after_end_at <= now:
-        instants = sorted({*instants, cron.after_end_at})
-        cron = replace(cron, after_end_at=None)
+        instants = tuple(sorted({*instants, cron.after_end_at}))
     if older > 0:
-        first = schedule.next_after(cron.considered) or now
-        yield from _coalesced(cron, first, instants[0], older, now, facts)
+        yield from coalesced(cron, span.newest[0], older, now, facts)
     known = facts.known(occurrence_id(cron.id, Origin.SCHEDULE, each, "") for each in instants)
-    skips = set(cron.skip_next)
-    cron = replace(cron, considered=now, skip_next=tuple(each for each in cron.skip_next if each > now))
+    skips, owing = set(cron.skip_next), Owing(now, instants, older, why_missed)
+    cron = replace(
+        cron, considered=now, skip_next=tuple(each for each in cron.skip_next if each > now),
+        after_end_at=None if cron.after_end_at in instants else cron.after_end_at,
+    )
     yield PutCron(cron)
     for instant in instants:
         if occurrence_id(cron.id, Origin.SCHEDULE, instant, "") not in known:
-            yield from _owe_one(cron, instant, instants, now, facts, why_missed, instant in skips, older)
+            yield from _owe_one(cron, instant, owing, facts, skip=instant in skips)
     yield from plan(facts.cron(cron.id) or cron, now, facts)
 
 
-def _owe_one(
-    cron: Cron, instant: int, instants: list[int], now: int, facts: Facts, why: Reason, skip: bool, older: int
-) -> Iterator[Effect]:
-    definition = cron.definition
+def _owe_one(cron: Cron, instant: int, owing: Owing, facts: Facts, *, skip: bool) -> Iterator[Effect]:
+    definition, now = cron.definition, owing.now
     new = scheduled(cron, instant, now)
-    wanted = instants if definition.catch_up is CatchUp.ALL else instants[-1:]
+    catches_all = definition.catch_up is CatchUp.ALL
     if skip:
         yield from refuse(new, Status.SKIPPED, Reason.SKIP_REQUESTED, "skipped on request", now)
-    elif instant not in wanted:
-        yield from refuse(new, Status.MISSED, why, f"catch_up is {definition.catch_up}", now)
+    elif used_up(cron, facts):
+        yield from refuse(new, Status.SKIPPED, Reason.OUTSIDE_WINDOW, "max_runs is used up", now)
+    elif not catches_all and instant != owing.instants[-1]:
+        yield from refuse(new, Status.MISSED, owing.why_missed, f"catch_up is {definition.catch_up}", now)
     elif definition.catch_up is CatchUp.NONE and now - instant > ON_TIME:
-        yield from refuse(new, Status.MISSED, why, "catch_up is none", now)
+        yield from refuse(new, Status.MISSED, owing.why_missed, "catch_up is none", now)
     elif definition.start_within is not None and now - instant > definition.start_within:
         yield from refuse(new, Status.MISSED, Reason.DEADLINE, "later than start_within", now)
+    elif catches_all and len(owing.instants) > 1:
+        yield from accept(cron, replace(new, overlap="queue"), facts, now, queue_freely=True)
     else:
-        missed = older + len(instants) - 1
-        if missed and definition.catch_up is not CatchUp.ALL:
-            new = replace(new, detail=f"makes up for {missed} earlier missed instants")
-        if definition.catch_up is CatchUp.ALL and len(instants) > 1:
-            yield from accept(cron, replace(new, overlap="queue"), facts, now, queue_freely=True)
-        else:
-            yield from accept(cron, new, facts, now)
+        missed = owing.older + len(owing.instants) - 1
+        detail = f"makes up for {missed} earlier missed instants" if missed else ""
+        yield from accept(cron, replace(new, detail=detail), facts, now)
 
 
-def scheduled(cron: Cron, instant: int, now: int) -> Occurrence:
+def scheduled(cron: Cron, instant: int, now: int, key: str = "") -> Occurrence:
     """A fresh pending row for an instant of the schedule."""
     return Occurrence(
-        id=occurrence_id(cron.id, Origin.SCHEDULE, instant, ""), cron_id=cron.id, cron_name=cron.name,
-        origin=Origin.SCHEDULE, instant=instant, key="", status=Status.PENDING, created_at=now, due_at=instant,
+        id=occurrence_id(cron.id, Origin.SCHEDULE, instant, key), cron_id=cron.id, cron_name=cron.name,
+        origin=Origin.SCHEDULE, instant=instant, key=key, status=Status.PENDING, created_at=now, due_at=instant,
     )
 
 
@@ -102,29 +112,37 @@ def accept(cron: Cron, new: Occurrence, facts: Facts, now: int, *, queue_freely:
 def replace_open(cron: Cron, other: Occurrence, facts: Facts, now: int) -> Iterator[Effect]:
     """Give way: a live occurrence is stopped and settles when its processes have ended; a waiting one settles now."""
     live = facts.live_runs(other.id)
-    for run in live:
-        if not run.stopping:
-            yield PutRun(replace(run, stopping=Result.REPLACED))
-            yield StopRun(run.id, cron.definition.grace)
-    if not live:
-        gone = move(other, Status.CANCELED, now, Reason.REPLACED, "replaced by a later occurrence")
-        yield PutOccurrence(gone)
-        yield reports.settled(gone)
+    if live:
+        yield from stop_runs(other, live, Result.REPLACED, cron)
+    else:
+        detail = "replaced by a later occurrence"
+        yield from settle_waiting(other, Status.CANCELED, Reason.REPLACED, detail, now, facts)
 
 
 def refuse(new: Occurrence, to: Status, reason: Reason, detail: str, now: int) -> Iterator[Effect]:
-    """Record an occurrence that does not run, with the reason."""
+    """Record a new occurrence that does not run, with the reason."""
     row = move(new, to, now, reason, detail)
     yield PutOccurrence(row)
     yield reports.settled(row)
 
 
-def _coalesced(cron: Cron, first: int, before: int, count: int, now: int, facts: Facts) -> Iterator[Effect]:
-    row = replace(scheduled(cron, first, now), covers=count)
-    if row.id in facts.known([row.id]):
+def coalesced(
+    cron: Cron, before: int, count: int, now: int, facts: Facts, why: Reason = Reason.COALESCED
+) -> Iterator[Effect]:
+    """One row for the `count` instants from `considered` to before `before`.
+
+    Some of them can have rows already, where the clock was set back: those are not counted again.
+    """
+    first = unknown_after(cron, cron.considered, facts)
+    count -= facts.covered(cron.id, cron.considered, before)
+    if first is None or first >= before or count <= 0:
         return
     detail = f"{count} instants from {format_instant(first)} to before {format_instant(before)}"
-    yield from refuse(row, Status.MISSED, Reason.COALESCED, detail, now)
+    to = Status.SKIPPED if why is Reason.PAUSED else Status.MISSED
+    yield from refuse(replace(scheduled(cron, first, now), covers=count), to, why, detail, now)
+
+
+# planning --------------------------------------------------------------------------------------------------------
 
 
 def plan(cron: Cron, now: int, facts: Facts) -> Iterator[Effect]:
@@ -132,35 +150,65 @@ def plan(cron: Cron, now: int, facts: Facts) -> Iterator[Effect]:
     if cron.state is not State.ACTIVE:
         yield PutCron(replace(cron, next_at=None))
         return
-    used_up = cron.definition.max_runs is not None and cron.runs_counted >= cron.definition.max_runs
-    upcoming = None if used_up else next_instant(cron, now, facts)
+    if why := fault(cron):
+        yield from park(cron, why)
+        return
+    cron = replace(cron, after_end_at=_after_end(cron, now, facts))
+    done = used_up(cron, facts)
+    upcoming = None if done else next_instant(cron, now, facts)
     cron = replace(cron, next_at=upcoming)
-    if upcoming is None and _over(cron, used_up=used_up) and not facts.open_occurrences(cron.id):
+    if upcoming is None and _over(cron, now, done=done) and not facts.open_occurrences(cron.id):
         cron = replace(cron, state=State.FINISHED)
         yield reports.cron_event("expired", cron, "finished: its schedule has no further instant")
     yield PutCron(cron)
 
 
-def _over(cron: Cron, *, used_up: bool) -> bool:
-    """A triggered cron, one that waits for a boot and one whose next instant hangs on its own end are never over."""
-    if used_up:
+def park(cron: Cron, note: str) -> Iterator[Effect]:
+    """A stored cron that this version or this host cannot serve stops itself and no other."""
+    paused = replace(cron, state=State.PAUSED, paused_by=PausedBy.FAILURE, note=note, next_at=None)
+    yield PutCron(paused)
+    yield reports.cron_event("paused", paused, f"paused: {note}", priority=reports.WARNING)
+
+
+def used_up(cron: Cron, facts: Facts) -> bool:
+    """Whether max_runs is reached, counting the occurrences that are still to run or running."""
+    most = cron.definition.max_runs
+    if most is None:
+        return False
+    still = sum(each.origin is Origin.SCHEDULE for each in facts.open_occurrences(cron.id))
+    return cron.runs_counted + still >= most
+
+
+def _after_end(cron: Cron, now: int, facts: Facts) -> int | None:
+    """When `every X after end` is due: never later than X from now, whatever was done to the clock."""
+    period = timetable(cron).after_end_us
+    if period is None or any(each.origin is Origin.SCHEDULE for each in facts.open_occurrences(cron.id)):
+        return None
+    definition = cron.definition
+    ahead = now + period if cron.after_end_at is None else min(cron.after_end_at, now + period)
+    ahead = max(ahead, definition.starts_at or ahead)
+    return None if definition.expires_at is not None and ahead >= definition.expires_at else ahead
+
+
+def _over(cron: Cron, now: int, *, done: bool) -> bool:
+    """Without a next instant: a cron that is only triggered is never over, nor one that waits for a boot."""
+    if done:
         return True
-    schedule = timetable(cron)
-    return bool(cron.definition.schedule) and not schedule.on_boot and schedule.after_end_us is None
+    expires = cron.definition.expires_at
+    waits_for_boot = timetable(cron).on_boot and (expires is None or now < expires)
+    return bool(cron.definition.schedule) and not waits_for_boot
 
 
 def paused_span(cron: Cron, now: int, facts: Facts) -> Iterator[Effect]:
-    """On resume: the instants that fell into the pause get their rows, and none of them runs."""
-    schedule = timetable(cron)
-    span = schedule.span(cron.considered, now, KEEP)
-    older = span.count - len(span.newest)
-    known = facts.known(occurrence_id(cron.id, Origin.SCHEDULE, each, "") for each in span.newest)
+    """At the end of a pause: the instants that fell into it get their rows, and none of them runs."""
+    span = timetable(cron).span(cron.considered, now, KEEP)
+    instants, older = set(span.newest), span.count - len(span.newest)
+    if cron.after_end_at is not None and cron.after_end_at <= now:
+        instants.add(cron.after_end_at)
     if older > 0:
-        first = schedule.next_after(cron.considered) or now
-        row = replace(scheduled(cron, first, now), covers=older)
-        if not facts.known([row.id]):
-            yield from refuse(row, Status.SKIPPED, Reason.PAUSED, f"{older} instants while paused", now)
-    for instant in span.newest:
+        yield from coalesced(cron, span.newest[0], older, now, facts, Reason.PAUSED)
+    known = facts.known(occurrence_id(cron.id, Origin.SCHEDULE, each, "") for each in instants)
+    for instant in sorted(instants):
         row = scheduled(cron, instant, now)
         if row.id not in known:
             yield from refuse(row, Status.SKIPPED, Reason.PAUSED, cron.note or f"paused by {cron.paused_by}", now)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from crtrd.core import reports
-from crtrd.core.cron import SECOND, Cron, PausedBy, State
+from crtrd.core.cron import SECOND, Cron, Definition, PausedBy, State
 from crtrd.core.effects import (
     Answer,
     DropCron,
@@ -17,7 +17,6 @@ from crtrd.core.effects import (
     PutOccurrence,
     PutRun,
     SignalRun,
-    StopRun,
 )
 from crtrd.core.events import (
     ArmRequested,
@@ -32,6 +31,7 @@ from crtrd.core.events import (
 )
 from crtrd.core.facts import Facts, Limits
 from crtrd.core.occurrence import (
+    GIVING_WAY,
     SETTLED,
     Occurrence,
     Origin,
@@ -42,10 +42,15 @@ from crtrd.core.occurrence import (
     move,
     occurrence_id,
 )
-from crtrd.core.owing import accept, paused_span, plan
-from crtrd.core.timetable import compiled, one_shot, timetable
+from crtrd.core.owing import accept, paused_span, plan, refuse, scheduled, used_up
+from crtrd.core.stopping import settle_waiting, stop_runs
+from crtrd.core.timetable import compiled, fault, timetable
 from crtrd.errors import Code, RequestError, ScheduleError
 from crtrd.schedule.spans import format_instant
+
+WHEN = frozenset({"schedule", "timezone", "dst_gap", "dst_overlap", "jitter", "starts_at", "expires_at", "max_runs",
+                  "exclude"})
+"""The fields that decide when a cron is due: a change of one brings a finished cron back to life."""
 
 
 def arm(event: ArmRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
@@ -58,7 +63,7 @@ def arm(event: ArmRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
         id=event.cron_id, definition=definition, state=State.ACTIVE, owner=event.caller, created_at=event.at,
         changed_at=event.at, anchor=anchor, considered=event.at, last_boot=limits.boot_id,
     )
-    cron = _with_first(cron, event.at, f"cannot arm {definition.name!r}")
+    _check_schedule(cron, f"cannot arm {definition.name!r}")
     yield PutCron(cron)
     yield from plan(cron, event.at, facts)
     armed = facts.cron(cron.id) or cron
@@ -69,33 +74,46 @@ def arm(event: ArmRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
     yield Answer(event.ticket, armed)
 
 
-def _with_first(cron: Cron, now: int, what: str) -> Cron:
-    """Check the schedule and plan `every X after end`, whose first instant lies one period ahead."""
+def _check_schedule(cron: Cron, what: str) -> None:
     try:
-        schedule = compiled(cron.definition, cron.anchor, cron.id)
+        compiled(cron.definition, cron.anchor, cron.id)
     except (ScheduleError, ValueError) as error:
         raise RequestError(Code.INVALID_DEFINITION, f"{what}: {error}") from error
-    if schedule.after_end_us is None:
-        return replace(cron, after_end_at=None)
-    return replace(cron, after_end_at=cron.after_end_at or now + schedule.after_end_us)
 
 
-def change(event: ChangeRequested, facts: Facts) -> Iterator[Effect]:
+def change(event: ChangeRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Never fires at once and counts no phantom misses: the new schedule is considered up to now."""
-    cron = named(event.cron, facts)
-    definition = replace(cron.definition, **event.changes)  # type: ignore[arg-type]
-    rescheduled = definition.schedule != cron.definition.schedule
-    cron = replace(
-        cron, definition=definition, changed_at=event.at, considered=max(event.at, cron.considered),
-        anchor=event.at - event.at % SECOND if rescheduled else cron.anchor,
-        after_end_at=None if rescheduled else cron.after_end_at,
-        state=State.ACTIVE if rescheduled and cron.state is State.FINISHED else cron.state,
-    )
-    cron = _with_first(cron, event.at, f"cannot change {cron.name!r}")
+    old = _intact(named(event.cron, facts), "change")
+    if old.state is State.PAUSED:
+        yield from paused_span(old, event.at, facts)
+    definition = replace(old.definition, **event.changes)  # type: ignore[arg-type]
+    cron = replace(old, definition=definition, changed_at=event.at, considered=max(event.at, old.considered))
+    if definition.schedule != old.definition.schedule:
+        cron = replace(cron, anchor=event.at - event.at % SECOND, after_end_at=None, last_boot=limits.boot_id)
+    revived = old.state is State.FINISHED and _differ(definition, old.definition)
+    _check_schedule(cron, f"cannot change {cron.name!r}")
+    cron = replace(cron, state=State.ACTIVE if revived else cron.state)
     yield PutCron(cron)
     yield from plan(cron, event.at, facts)
+    changed = facts.cron(cron.id) or cron
+    if cron.state is State.ACTIVE and changed.state is State.FINISHED and not used_up(changed, facts):
+        message = f"cannot change {cron.name!r}: schedule: no instant lies ahead"
+        raise RequestError(Code.INVALID_DEFINITION, message)
+    yield from _expire_held(changed, facts)
     yield reports.cron_event("changed", cron, f"changed: {', '.join(sorted(event.changes))}", event.caller)
-    yield Answer(event.ticket, facts.cron(cron.id) or cron)
+    yield Answer(event.ticket, changed)
+
+
+def _differ(new: Definition, old: Definition) -> bool:
+    return any(getattr(new, field) != getattr(old, field) for field in WHEN)
+
+
+def _expire_held(cron: Cron, facts: Facts) -> Iterator[Effect]:
+    """What is held waits for a poke or for the expiry, which may have been changed."""
+    for occurrence in facts.open_occurrences(cron.id):
+        due = cron.definition.expires_at or 0
+        if occurrence.status is Status.HELD and occurrence.due_at != due:
+            yield PutOccurrence(replace(occurrence, due_at=due))
 
 
 def named(name_or_id: str, facts: Facts) -> Cron:
@@ -105,27 +123,29 @@ def named(name_or_id: str, facts: Facts) -> Cron:
     return cron
 
 
+def _intact(cron: Cron, verb: str) -> Cron:
+    if cron.damage:
+        raise RequestError(Code.INVALID_STATE, f"cannot {verb} {cron.name!r}: {fault(cron)}; cancel it and arm it anew")
+    return cron
+
+
 def cancel(event: CancelRequested, facts: Facts) -> Iterator[Effect]:
     """Remove the cron. What waits is canceled; what runs is left alone and keeps its history, unless `kill`."""
     cron = named(event.cron, facts)
     for occurrence in facts.open_occurrences(cron.id):
         live = facts.live_runs(occurrence.id)
-        for run in live:
-            if event.kill or run.phase is Phase.STARTING:
-                yield PutRun(replace(run, stopping=run.stopping or Result.CANCELED))
-            if event.kill and run.phase is Phase.RUNNING:
-                yield StopRun(run.id, cron.definition.grace)
         if not live:
-            yield from _cancel_waiting(occurrence, event.at)
+            detail = "its cron was canceled"
+            yield from settle_waiting(occurrence, Status.CANCELED, Reason.CANCELED, detail, event.at, facts)
+        elif event.kill:
+            yield from stop_runs(occurrence, live, Result.CANCELED, cron)
+        else:
+            for run in live:
+                if run.phase is Phase.STARTING and not run.stopping:
+                    yield PutRun(replace(run, stopping=Result.CANCELED))
     yield DropCron(cron.id)
     yield reports.cron_event("canceled", cron, "canceled", event.caller)
     yield Answer(event.ticket, None)
-
-
-def _cancel_waiting(occurrence: Occurrence, now: int) -> Iterator[Effect]:
-    row = move(occurrence, Status.CANCELED, now, Reason.CANCELED, "its cron was canceled")
-    yield PutOccurrence(row)
-    yield reports.settled(row)
 
 
 def pause(event: PauseRequested, facts: Facts) -> Iterator[Effect]:
@@ -139,23 +159,30 @@ def pause(event: PauseRequested, facts: Facts) -> Iterator[Effect]:
     yield Answer(event.ticket, None)
 
 
-def resume(event: ResumeRequested, facts: Facts) -> Iterator[Effect]:
+def resume(event: ResumeRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
     cron = named(event.cron, facts)
     if cron.state is not State.PAUSED:
         raise RequestError(Code.INVALID_STATE, f"cannot resume {cron.name!r}: it is {cron.state}, not paused")
+    if why := fault(cron):
+        raise RequestError(Code.INVALID_STATE, f"cannot resume {cron.name!r}: {why}")
     yield from paused_span(cron, event.at, facts)
-    lost_one_shot = cron.paused_by is PausedBy.CRASH and one_shot(cron.definition)
+    yield from _paused_boot(cron, event.at, facts, limits)
     cron = replace(
-        cron, state=State.FINISHED if lost_one_shot else State.ACTIVE, paused_by=PausedBy.NOBODY, note="",
-        failures=0, considered=max(event.at, cron.considered),
+        cron, state=State.ACTIVE, paused_by=PausedBy.NOBODY, note="", failures=0, last_boot=limits.boot_id,
+        considered=max(event.at, cron.considered), after_end_at=None,
     )
-    after_end = timetable(cron).after_end_us
-    if after_end is not None and not facts.open_occurrences(cron.id):
-        cron = replace(cron, after_end_at=event.at + after_end)
     yield PutCron(cron)
     yield from plan(cron, event.at, facts)
     yield reports.cron_event("resumed", cron, "resumed", event.caller)
     yield Answer(event.ticket, facts.cron(cron.id) or cron)
+
+
+def _paused_boot(cron: Cron, now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:
+    """A boot that fell into the pause is over: its row says so, and @reboot waits for the next one."""
+    if timetable(cron).on_boot and cron.last_boot != limits.boot_id:
+        row = scheduled(cron, now, now, f"boot:{limits.boot_id}")
+        if not facts.known([row.id]):
+            yield from refuse(row, Status.SKIPPED, Reason.PAUSED, cron.note or f"paused by {cron.paused_by}", now)
 
 
 def skip(event: SkipRequested, facts: Facts) -> Iterator[Effect]:
@@ -178,24 +205,29 @@ def skip(event: SkipRequested, facts: Facts) -> Iterator[Effect]:
 
 
 def poke(event: PokeRequested, facts: Facts) -> Iterator[Effect]:
-    """Make held occurrences due now. One that is running may still turn out held: it is not touched."""
+    """Make held occurrences due now. One that is running may still turn out held: then it is due at once again."""
     cron = named(event.cron, facts)
     poked = 0
     for occurrence in facts.open_occurrences(cron.id):
         if occurrence.status is Status.HELD:
-            poked += 1
-            yield PutOccurrence(replace(move(occurrence, Status.PENDING, event.at, detail="poked"), due_at=event.at))
-            for cell in facts.cells(occurrence.id):
-                if cell.status is Status.HELD:
-                    yield PutCell(replace(cell, status=Status.PENDING, due_at=event.at))
+            row = replace(move(occurrence, Status.PENDING, event.at, detail="poked"), due_at=event.at)
+        elif occurrence.status is Status.RUNNING and occurrence.reason not in GIVING_WAY:
+            row = replace(occurrence, reason=Reason.POKED)
+        else:
+            continue
+        poked += 1
+        yield PutOccurrence(row)
+        for cell in facts.cells(occurrence.id):
+            if cell.status is Status.HELD:
+                yield PutCell(replace(cell, status=Status.PENDING, due_at=event.at))
     if poked:
-        yield reports.cron_event("poked", cron, f"poked, {poked} held", event.caller)
+        yield reports.cron_event("poked", cron, f"poked, {poked} open", event.caller)
     yield Answer(event.ticket, poked)
 
 
 def dispatch(event: DispatchRequested, facts: Facts) -> Iterator[Effect]:
     """An occurrence on request. It obeys the overlap policy and always has a row, also when it is skipped."""
-    cron = named(event.cron, facts)
+    cron = _intact(named(event.cron, facts), "run")
     if event.target and event.target not in cron.definition.targets:
         message = f"cannot run {cron.name!r} for target {event.target!r}: it has no such target"
         raise RequestError(Code.INVALID_ARGUMENT, message)

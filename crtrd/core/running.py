@@ -25,6 +25,7 @@ from crtrd.core.effects import (
 from crtrd.core.events import Ending, LaunchFailed, RunEnded, RunHeld, RunLost, TimeoutReached
 from crtrd.core.facts import Facts
 from crtrd.core.occurrence import (
+    GIVING_WAY,
     Cell,
     Occurrence,
     Origin,
@@ -35,15 +36,17 @@ from crtrd.core.occurrence import (
     Run,
     Status,
     move,
+    run_id,
 )
 from crtrd.core.owing import plan
-from crtrd.core.retry import retry_delay, shortage_delay
-from crtrd.core.timetable import one_shot, timetable
+from crtrd.core.retry import SHORTAGE_LIMIT, retry_delay, shortage_delay
+from crtrd.core.stopping import grace_of
+from crtrd.core.timetable import one_shot
 from crtrd.schedule.spans import format_span
 
 NOT_SEEN = Ending(None, None, oom=False, duration=None, stdout=Output(), stderr=Output())
 FAILURES = frozenset({Result.EXIT_CODE, Result.SIGNAL, Result.TIMEOUT, Result.OOM_KILL, Result.START_FAILED})
-GAVE_WAY = frozenset({Result.CANCELED, Result.REPLACED, Result.INTERRUPTED})
+WORST_FIRST = (Status.FAILED, Status.UNOBSERVED, Status.ABANDONED, Status.CANCELED)
 CELL_STATUS: dict[Result, Status] = {
     Result.SUCCESS: Status.SUCCESS, Result.HELD: Status.HELD, Result.UNOBSERVED: Status.UNOBSERVED,
     Result.ABANDONED: Status.ABANDONED, Result.CANCELED: Status.CANCELED, Result.REPLACED: Status.CANCELED,
@@ -93,7 +96,7 @@ def timeout_reached(event: TimeoutReached, facts: Facts) -> Iterator[Effect]:
     if run is None or run.phase is Phase.ENDED or run.stopping:
         return
     yield PutRun(replace(run, stopping=Result.TIMEOUT))
-    yield StopRun(run.id, cron.definition.grace if cron else 0)
+    yield StopRun(run.id, grace_of(cron))
 
 
 def run_ended(event: RunEnded, facts: Facts) -> Iterator[Effect]:
@@ -111,13 +114,16 @@ def run_lost(event: RunLost, facts: Facts) -> Iterator[Effect]:
     again = not event.executed or (cron is not None and cron.definition.on_crash is OnCrash.RERUN)
     again = again and not run.stopping
     if again and cell is not None:
-        yield PutCell(replace(cell, shortages=cell.shortages + 1))
-    reason = "crtrd ended before the command was released" if not event.executed else "its end was not observed"
-    lost = replace(run, result=Result.UNOBSERVED if event.executed else Result.INTERRUPTED, reason=reason)
+        yield PutCell(replace(cell, excused=cell.excused + 1))
+    if event.executed:
+        lost = replace(run, result=Result.UNOBSERVED, reason="its end was not observed")
+    else:
+        result = Result(run.stopping) if run.stopping else Result.INTERRUPTED
+        lost = replace(run, result=result, reason="crtrd ended before the command was released")
     yield from _conclude(lost, NOT_SEEN, event.at, facts, again=again)
 
 
-def classify(run: Run, ending: Ending, cron: Cron | None) -> tuple[Result, str]:
+def classify(run: Run, ending: Ending, cron: Cron | None) -> tuple[Result, str]:  # noqa: PLR0911 - a table
     """The result of a run and the sentence for it."""
     if run.result is not None:
         return run.result, run.reason
@@ -164,14 +170,15 @@ def _conclude(
     )
     yield PutRun(run)
     yield reports.run_ended(run)
-    cell = _cell(run, facts)
+    occurrence, cell = facts.occurrence(run.occurrence_id), _cell(run, facts)
+    final = cron is None or occurrence is None or occurrence.reason in GIVING_WAY
     if cell is not None:
-        due = _due_again(run, cell, cron, now, shortage=shortage, again=again)
+        due = None if final else _due_again(run, cell, cron, now, shortage=shortage, again=again)
         status = CELL_STATUS[result] if due is None else Status.PENDING
-        yield PutCell(replace(cell, status=status, due_at=cell.due_at if due is None else due))
-    occurrence = facts.occurrence(run.occurrence_id)
-    if occurrence is not None and occurrence.status is Status.RUNNING:
-        yield from _carry_on(occurrence, run, cron, now, facts)
+        excused = cell.excused + (result is Result.HELD)
+        yield PutCell(replace(cell, status=status, due_at=cell.due_at if due is None else due, excused=excused))
+    if occurrence is not None and occurrence.status is Status.RUNNING and not facts.live_runs(occurrence.id):
+        yield from _carry_on(occurrence, run, cron, now, facts, final=final)
 
 
 def _due_again(run: Run, cell: Cell, cron: Cron | None, now: int, *, shortage: bool, again: bool) -> int | None:
@@ -184,27 +191,28 @@ def _due_again(run: Run, cell: Cell, cron: Cron | None, now: int, *, shortage: b
     return None if delay is None else now + delay
 
 
-def _carry_on(occurrence: Occurrence, run: Run, cron: Cron | None, now: int, facts: Facts) -> Iterator[Effect]:
+def _carry_on(
+    occurrence: Occurrence, run: Run, cron: Cron | None, now: int, facts: Facts, *, final: bool
+) -> Iterator[Effect]:
     """With no live run left: wait for what is still pending, or hold, or settle."""
-    if facts.live_runs(occurrence.id):
-        return
-    cells = facts.cells(occurrence.id)
-    pending = [cell for cell in cells if cell.status is Status.PENDING]
-    if run.result in GAVE_WAY and run.stopping:
-        for cell in pending:
+    for cell in facts.cells(occurrence.id):
+        if final and cell.status in {Status.PENDING, Status.HELD}:
             yield PutCell(replace(cell, status=Status.CANCELED))
-        cells, pending = facts.cells(occurrence.id), []
-    if pending:
+        elif cell.status is Status.HELD and occurrence.reason is Reason.POKED:
+            yield PutCell(replace(cell, status=Status.PENDING, due_at=now))
+    cells = facts.cells(occurrence.id)
+    if pending := [cell for cell in cells if cell.status is Status.PENDING]:
         due = min(cell.due_at for cell in pending)
         wait = f"next attempt in {format_span(due - now)}" if due > now else occurrence.detail
         reason = Reason.RETRY if any(cell.attempts for cell in pending) else Reason.NONE
         yield PutOccurrence(replace(move(occurrence, Status.PENDING, now, reason, wait), due_at=due))
         yield DropLease(occurrence.id)
     elif any(cell.status is Status.HELD for cell in cells):
-        yield PutOccurrence(move(occurrence, Status.HELD, now, Reason.HELD, run.reason))
+        expires = (cron.definition.expires_at if cron else None) or 0
+        yield PutOccurrence(replace(move(occurrence, Status.HELD, now, Reason.HELD, run.reason), due_at=expires))
         yield DropLease(occurrence.id)
     else:
-        yield from _settle(occurrence, run, cells, cron, now, facts)
+        yield from _settle(occurrence, cells, cron, now, facts)
 
 
 def outcome(cells: list[Cell]) -> Status:
@@ -220,30 +228,46 @@ def outcome(cells: list[Cell]) -> Status:
 
 
 def _settle(
-    occurrence: Occurrence, run: Run, cells: list[Cell], cron: Cron | None, now: int, facts: Facts
+    occurrence: Occurrence, cells: list[Cell], cron: Cron | None, now: int, facts: Facts
 ) -> Iterator[Effect]:
     status = outcome(cells)
-    result = run.result or Result.UNOBSERVED
-    reason = Reason.NONE if status is Status.SUCCESS else REASONS.get(result, Reason.NONE)
-    detail = run.reason if status is not Status.SUCCESS else occurrence.detail
+    reason, detail = _cause(occurrence, cells, status, facts)
     settled = move(occurrence, status, now, reason, detail)
     yield PutOccurrence(settled)
     yield DropLease(occurrence.id)
     yield reports.settled(settled)
     if cron is not None:
-        yield from _after(cron, settled, now, facts)
+        failed = [cell for cell in cells if cell.status is Status.FAILED]
+        ours = bool(failed) and all(cell.shortages > SHORTAGE_LIMIT for cell in failed)
+        yield from _after(cron, settled, now, facts, ours=ours)
 
 
-def _after(cron: Cron, settled: Occurrence, now: int, facts: Facts) -> Iterator[Effect]:
-    """What the end of an occurrence does to its cron: failure count, pause, end of a one-shot, next after end."""
-    if settled.origin is not Origin.MANUAL:
+def _cause(occurrence: Occurrence, cells: list[Cell], status: Status, facts: Facts) -> tuple[Reason, str]:
+    """Why it settles as it does: the first of the worst cells says so, in the words of its last run."""
+    if status is Status.SUCCESS:
+        return Reason.NONE, occurrence.detail
+    worst = WORST_FIRST if status is not Status.CANCELED else (Status.CANCELED,)
+    cell = next(cell for kind in worst for cell in cells if cell.status is kind)
+    run = facts.run(run_id(occurrence.id, cell.target, cell.attempts)) if cell.attempts else None
+    if status is Status.CANCELED and (run is None or run.result not in REASONS or run.result is Result.HELD):
+        gone = "its cron was canceled" if occurrence.reason not in GIVING_WAY else occurrence.detail
+        return (occurrence.reason if occurrence.reason in GIVING_WAY else Reason.CANCELED), gone
+    if run is None or run.result is None:
+        return Reason.EXIT_CODE, f"{cell.target} {cell.status}"
+    where = f"{cell.target}: " if cell.target else ""
+    return REASONS.get(run.result, Reason.CANCELED), where + run.reason
+
+
+def _after(cron: Cron, settled: Occurrence, now: int, facts: Facts, *, ours: bool) -> Iterator[Effect]:
+    """What the end of an occurrence does to its cron: failure count, pause, end of a one-shot, next after end.
+
+    `ours`: it failed only for shortages of ours, which is never counted as the cron's failure.
+    """
+    if settled.origin is not Origin.MANUAL and not ours:
         cron, events = _judge(cron, settled)
         yield from events
-        if settled.origin is Origin.SCHEDULE:
-            cron = replace(cron, runs_counted=cron.runs_counted + 1)
-    after_end = timetable(cron).after_end_us
-    if after_end is not None and settled.origin is Origin.SCHEDULE:
-        cron = replace(cron, after_end_at=now + after_end)
+    if settled.origin is Origin.SCHEDULE:
+        cron = replace(cron, runs_counted=cron.runs_counted + 1, after_end_at=None)
     yield PutCron(cron)
     yield from plan(cron, now, facts)
 

@@ -8,9 +8,9 @@ that is raised undoes what this event has put (the engine wraps each request in 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from crtrd.core import reports, requests, running
-from crtrd.core.cron import Cron, PausedBy, State
-from crtrd.core.effects import Answer, Effect, PutCron, PutRun, StopRun
+from crtrd.core import requests, running
+from crtrd.core.cron import SECOND, Cron, Definition, State
+from crtrd.core.effects import Answer, Effect, PutCell, PutCron, PutOccurrence, StopRun
 from crtrd.core.events import (
     ArmRequested,
     CancelRequested,
@@ -33,11 +33,12 @@ from crtrd.core.events import (
     WokeUp,
 )
 from crtrd.core.facts import Facts, Limits
-from crtrd.core.occurrence import Occurrence, Origin, Reason, Result, Status, occurrence_id
-from crtrd.core.owing import accept, owe_due, plan
+from crtrd.core.occurrence import Occurrence, Reason, Result, Status, occurrence_id
+from crtrd.core.owing import accept, owe_due, plan, scheduled
+from crtrd.core.retry import longest_wait
 from crtrd.core.starting import start_waiting
+from crtrd.core.stopping import grace_of, settle_waiting, stop_runs
 from crtrd.core.timetable import timetable
-from crtrd.errors import ScheduleError
 
 
 def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
@@ -48,6 +49,8 @@ def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
 
 
 def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # noqa: PLR0912 - one arm per event
+    if isinstance(event, ChangeRequested | CancelRequested | PauseRequested | SkipRequested):
+        yield from _owe_first(event.cron, event.at, facts, limits)
     match event:
         case WokeUp():
             yield from _owe_all(event.at, facts, limits, Reason.DOWNTIME)
@@ -71,13 +74,13 @@ def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # 
         case ArmRequested():
             yield from requests.arm(event, facts, limits)
         case ChangeRequested():
-            yield from requests.change(event, facts)
+            yield from requests.change(event, facts, limits)
         case CancelRequested():
             yield from requests.cancel(event, facts)
         case PauseRequested():
             yield from requests.pause(event, facts)
         case ResumeRequested():
-            yield from requests.resume(event, facts)
+            yield from requests.resume(event, facts, limits)
         case SkipRequested():
             yield from requests.skip(event, facts)
         case PokeRequested():
@@ -89,53 +92,65 @@ def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # 
 
 
 def _owe_all(now: int, facts: Facts, limits: Limits, why_missed: Reason) -> Iterator[Effect]:
+    for occurrence in facts.held_over(now):
+        yield from settle_waiting(occurrence, Status.MISSED, Reason.DEADLINE, "held until expires_at", now, facts)
+        if cron := facts.cron(occurrence.cron_id):
+            yield from plan(cron, now, facts)
     for cron in facts.crons_due(now) if limits.own_clock else ():
-        try:
-            timetable(cron)
-        except (ScheduleError, ValueError) as error:
-            yield from _park(cron, f"its schedule cannot be used: {error}")
-            continue
         yield from owe_due(cron, now, facts, why_missed)
 
 
-def _park(cron: Cron, note: str) -> Iterator[Effect]:
-    """A stored schedule that this version or this host cannot use stops its own cron and no other."""
-    paused = replace(cron, state=State.PAUSED, paused_by=PausedBy.FAILURE, note=note, next_at=None)
-    yield PutCron(paused)
-    yield reports.cron_event("paused", paused, f"paused: {note}", priority=reports.WARNING)
+def _owe_first(name: str, now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:
+    """What came due before the request belongs to the cron as it was, also when its wake-up is decided after it."""
+    cron = facts.find_cron(name)
+    if cron and limits.own_clock and cron.state is State.ACTIVE and cron.next_at is not None and cron.next_at <= now:
+        yield from owe_due(cron, now, facts, Reason.DOWNTIME)
 
 
 def _replan(now: int, facts: Facts) -> Iterator[Effect]:
     """After a step back: what was planned in the other time is planned anew; rows already there are stepped over."""
+    for occurrence in facts.postponed(now):
+        yield from _bring_forward(occurrence, now, facts)
     for cron in facts.crons_ahead(now):
-        try:
-            timetable(cron)
-        except (ScheduleError, ValueError) as error:
-            yield from _park(cron, f"its schedule cannot be used: {error}")
-            continue
-        moved = replace(cron, considered=now, after_end_at=now if cron.after_end_at else None)
+        moved = replace(cron, considered=now, anchor=min(cron.anchor, now - now % SECOND))
         yield PutCron(moved)
         yield from plan(moved, now, facts)
 
 
+def _bring_forward(occurrence: Occurrence, now: int, facts: Facts) -> Iterator[Effect]:
+    """Nothing waits longer from now than its own delay; whether the clock was set at all need not be known."""
+    cron = facts.cron(occurrence.cron_id)
+    definition = cron.definition if cron else Definition("")
+    for cell in facts.cells(occurrence.id):
+        if cell.status is Status.PENDING:
+            due = min(cell.due_at, now + longest_wait(definition, cell))
+            if due != cell.due_at:
+                yield PutCell(replace(cell, due_at=due))
+    waiting = [cell.due_at for cell in facts.cells(occurrence.id) if cell.status is Status.PENDING]
+    if occurrence.status is Status.PENDING and waiting and min(waiting) != occurrence.due_at:
+        yield PutOccurrence(replace(occurrence, due_at=min(waiting)))
+
+
 def _daemon_started(event: DaemonStarted, facts: Facts, limits: Limits) -> Iterator[Effect]:
     yield from _replan(event.at, facts)
-    for cron in facts.crons_scheduled():
-        if cron.last_boot != event.boot_id:
-            yield from _booted(cron, event, facts)
+    if limits.own_clock:
+        for cron in facts.crons_on_boot():
+            if cron.last_boot != event.boot_id:
+                yield from _booted(cron, event, facts)
+    for cron in facts.crons_unplanned():
+        yield from plan(cron, event.at, facts)
     yield from _owe_all(event.at, facts, limits, Reason.DOWNTIME)
 
 
 def _booted(cron: Cron, event: DaemonStarted, facts: Facts) -> Iterator[Effect]:
     """@reboot: once per boot id. Arming stores the boot id too, so a fresh cron waits for the next boot."""
     yield PutCron(replace(cron, last_boot=event.boot_id))
-    if not timetable(cron).on_boot:
+    definition = cron.definition
+    early = definition.starts_at is not None and event.at < definition.starts_at
+    late = definition.expires_at is not None and event.at >= definition.expires_at
+    if not timetable(cron).on_boot or early or late:
         return
-    key = f"boot:{event.boot_id}"
-    new = Occurrence(
-        id=occurrence_id(cron.id, Origin.SCHEDULE, event.at, key), cron_id=cron.id, cron_name=cron.name,
-        origin=Origin.SCHEDULE, instant=event.at, key=key, status=Status.PENDING, created_at=event.at, due_at=event.at,
-    )
+    new = scheduled(cron, event.at, event.at, f"boot:{event.boot_id}")
     if not facts.known([new.id]):
         yield from accept(cron, new, facts, event.at)
 
@@ -151,10 +166,13 @@ def _dispatch(event: DispatchRequested, facts: Facts, limits: Limits) -> Iterato
 
 
 def _interrupt_all(facts: Facts) -> Iterator[Effect]:
-    for run in facts.live_runs():
-        cron = facts.cron(run.cron_id)
-        if not run.stopping:
-            yield PutRun(replace(run, stopping=Result.INTERRUPTED))
-        yield StopRun(run.id, cron.definition.grace if cron else 0)
-
-
+    """Every live run is stopped; a second stop of one that is being stopped already can only shorten its grace."""
+    runs = facts.live_runs()
+    for name in dict.fromkeys(run.occurrence_id for run in runs):
+        mine = [run for run in runs if run.occurrence_id == name]
+        cron, occurrence = facts.cron(mine[0].cron_id), facts.occurrence(name)
+        for run in mine:
+            if run.stopping:
+                yield StopRun(run.id, grace_of(cron))
+        if occurrence is not None:
+            yield from stop_runs(occurrence, mine, Result.INTERRUPTED, cron)

@@ -30,34 +30,57 @@ from crtrd.core.occurrence import (
     run_id,
 )
 from crtrd.core.overlap import policy
-from crtrd.core.owing import refuse
+from crtrd.core.owing import plan
+from crtrd.core.stopping import settle_waiting
+from crtrd.core.timetable import fault
 
 
 def start_waiting(now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Start whatever is due and may run: called after everything that can free a place or make something due."""
     if limits.max_runs_at_once <= 0:
         return
-    free = limits.max_runs_at_once - facts.live_count()
-    waiting = facts.startable(now, max(free, 0) + 1)
-    for occurrence in waiting:
-        cron = facts.cron(occurrence.cron_id)
-        if cron is None:
-            yield from refuse(occurrence, Status.CANCELED, Reason.CANCELED, "its cron is gone", now)
-        elif _blocked(cron, occurrence, facts):
-            continue
-        elif _too_late(cron, occurrence, now, facts):
-            yield from refuse(occurrence, Status.MISSED, Reason.DEADLINE, "later than start_within", now)
-        elif free <= 0 or _pool_full(cron, facts, limits):
-            yield deferred(occurrence, len(waiting))
-        else:
-            for effect in start(cron, occurrence, now, facts, free):
-                free -= isinstance(effect, Spawn)
-                yield effect
+    tried: set[str] = set()
+    while True:
+        free, full = limits.max_runs_at_once - facts.live_count(), _full_pools(facts, limits)
+        if free <= 0:
+            break
+        waiting = [*facts.unfinished(now), *facts.startable(now, free + len(tried), full)]
+        fresh = [each for each in waiting if each.id not in tried]
+        if not fresh:
+            break
+        for occurrence in fresh:
+            tried.add(occurrence.id)
+            yield from _start_one(occurrence, now, facts, limits)
+    if (free <= 0 or full) and (left := facts.startable(now, 1)):
+        yield deferred(left[0])
 
 
-def deferred(occurrence: Occurrence, waiting: int) -> Announce:
+def _full_pools(facts: Facts, limits: Limits) -> tuple[str, ...]:
+    return tuple(name for name, size in limits.pools if facts.pool_count(name) >= size)
+
+
+def _start_one(occurrence: Occurrence, now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:
+    cron = facts.cron(occurrence.cron_id)
+    if occurrence.status is Status.RUNNING:
+        if cron is not None:
+            yield from start(cron, occurrence, now, facts, limits)
+    elif cron is None:
+        yield from settle_waiting(occurrence, Status.CANCELED, Reason.CANCELED, "its cron is gone", now, facts)
+    elif cron.damage:
+        yield from settle_waiting(occurrence, Status.FAILED, Reason.START_FAILED, fault(cron), now, facts)
+    elif _blocked(cron, occurrence, facts):
+        return
+    elif _too_late(cron, occurrence, now, facts):
+        detail = "later than start_within"
+        yield from settle_waiting(occurrence, Status.MISSED, Reason.DEADLINE, detail, now, facts)
+        yield from plan(facts.cron(cron.id) or cron, now, facts)
+    else:
+        yield from start(cron, occurrence, now, facts, limits)
+
+
+def deferred(occurrence: Occurrence) -> Announce:
     """No place: said, never lost. The engine lets it through once a minute."""
-    event = reports.occurrence_event("accepted", occurrence, f"waits for capacity, {waiting} or more waiting")
+    event = reports.occurrence_event("accepted", occurrence, "waits for capacity")
     return replace(event, kind="cron.capacity.deferred")
 
 
@@ -77,15 +100,18 @@ def _too_late(cron: Cron, occurrence: Occurrence, now: int, facts: Facts) -> boo
     return all(cell.attempts == 0 for cell in facts.cells(occurrence.id))
 
 
-def _pool_full(cron: Cron, facts: Facts, limits: Limits) -> bool:
+def _free_places(cron: Cron, facts: Facts, limits: Limits) -> int:
+    """Free places for this cron: of all runs, and of its pool where that has a limit."""
+    free = limits.max_runs_at_once - facts.live_count()
     size = dict(limits.pools).get(cron.definition.pool)
-    return size is not None and facts.pool_count(cron.definition.pool) >= size
+    return free if size is None else min(free, size - facts.pool_count(cron.definition.pool))
 
 
-def start(cron: Cron, occurrence: Occurrence, now: int, facts: Facts, free: int) -> Iterator[Effect]:
+def start(cron: Cron, occurrence: Occurrence, now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Begin as many cells of the occurrence as its cron and the free places allow."""
     cells = [cell for cell in facts.cells(occurrence.id) if cell.status is Status.PENDING and cell.due_at <= now]
-    places = min(free, cron.definition.target_parallel - len(facts.live_runs(occurrence.id)))
+    beside = cron.definition.target_parallel - len(facts.live_runs(occurrence.id))
+    places = min(_free_places(cron, facts, limits), beside)
     if not cells or places <= 0:
         return
     if occurrence.status is Status.PENDING:
@@ -108,4 +134,3 @@ def _begin(cron: Cron, occurrence: Occurrence, cell: Cell, now: int) -> Iterator
     yield PutCell(replace(cell, status=Status.RUNNING, attempts=attempt))
     yield PutRun(run)
     yield Spawn(run, cron)
-

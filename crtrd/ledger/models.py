@@ -6,7 +6,6 @@ Instants and durations are integer microseconds. No model is bound to a global d
 from peewee import BlobField, CompositeKey, IntegerField, Model, TextField
 
 
-
 class CronRow(Model):
     id = TextField(primary_key=True)
     name = TextField(unique=True)
@@ -64,6 +63,7 @@ class CellRow(Model):
     attempts = IntegerField()
     shortages = IntegerField()
     due_at = IntegerField()
+    excused = IntegerField()
 
     class Meta:
         table_name = "cells"

@@ -92,15 +92,14 @@ class Queries:
         ran = ("success", "partial", "failed", "unobserved", "canceled", "abandoned")
         places = ", ".join("?" for _ in ran)
         found = self._rows(
-            rows.OCCURRENCE_SELECT + f" WHERE o.cron_id = ? AND o.status IN ({places}) ORDER BY o.serial DESC LIMIT 1",
+            f"{rows.OCCURRENCE_SELECT} WHERE o.cron_id = ? AND o.status IN ({places}) ORDER BY o.serial DESC LIMIT 1",
             cron_id, *ran)
         runs = self._rows(rows.RUN_SELECT + " WHERE r.cron_id = ? ORDER BY r.serial DESC LIMIT 1", cron_id)
         return (rows.occurrence_from_row(found[0]) if found else None, rows.run_from_row(runs[0]) if runs else None)
 
     def held_count(self, cron_id: str = "") -> int:
-        mine, values = (" AND cron_id = ?", (cron_id,)) if cron_id else ("", ())
-        sql = "SELECT count(*) FROM occurrences WHERE settled_at IS NULL AND status = 'held'" + mine
-        return int(self._rows(sql, *values)[0][0])
+        sql = "SELECT count(*) FROM occurrences WHERE settled_at IS NULL AND status = 'held' AND ? IN ('', cron_id)"
+        return int(self._rows(sql, cron_id)[0][0])
 
     def live_count(self, cron_id: str) -> int:
         sql = "SELECT count(*) FROM runs WHERE phase <> 'ended' AND cron_id = ?"
@@ -129,7 +128,9 @@ class Queries:
         found = [str(row[0]) for row in self._rows("PRAGMA integrity_check")]
         return [] if found == ["ok"] else found
 
-    def _newest(self, model: type[Model], wanted: Filter, limit: int, after: int) -> list[rows.Row]:
+    def _newest(
+        self, model: type[OccurrenceRow | RunRow], wanted: Filter, limit: int, after: int
+    ) -> list[rows.Row]:
         query = self._query(model, wanted, limit)
         if after:
             query = query.where(model.serial < after)

@@ -7,7 +7,8 @@ import json
 from dataclasses import asdict, fields
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from peewee import Model
 
@@ -44,6 +45,7 @@ CHOICES: dict[str, type[StrEnum]] = {
 }
 PAIRS = frozenset({"env", "resources"})
 DEFAULTS = {field.name: field.default for field in fields(Definition) if field.name != "name"}
+SHAPES = get_type_hints(Definition)
 
 
 def columns(model: type[Model], *without: str) -> tuple[str, ...]:
@@ -58,12 +60,12 @@ def selection(model: type[Model], condition: str, *without: str, alias: str = ""
     return f'SELECT {names} FROM "{table}" {alias} {condition}'  # noqa: S608 - names come from the models
 
 
-def upsert(model: type[Model], conflict: str, *without: str) -> str:
-    """INSERT that updates the row of the same identity."""
+def upsert(model: type[Model], conflict: str, *without: str, keep: tuple[str, ...] = ()) -> str:
+    """INSERT that updates the row of the same identity, all but the columns `keep`."""
     table = model._meta.table_name  # noqa: SLF001 - peewee's door
     names = columns(model, *without)
     places = ", ".join("?" for _ in names)
-    changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name not in conflict.split(", "))
+    changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name not in (*conflict.split(", "), *keep))
     listed = ", ".join(f'"{name}"' for name in names)
     return f'INSERT INTO "{table}" ({listed}) VALUES ({places}) ON CONFLICT ({conflict}) DO UPDATE SET {changes}'  # noqa: S608
 
@@ -81,18 +83,35 @@ def dump_definition(definition: Definition) -> str:
 def load_definition(text: str) -> Definition:
     """The definition of a stored text; raises ValueError where the text is damaged or from a newer crtrd."""
     values = json.loads(text)
-    if not isinstance(values, dict) or not values.keys() <= {"name", *DEFAULTS}:
-        message = "stored definition has keys that this crtrd does not know"
-        raise ValueError(message)
-    read: dict[str, Any] = {}
-    for name, value in values.items():
-        if name in CHOICES:
-            read[name] = CHOICES[name](value)
-        elif name in PAIRS:
-            read[name] = tuple((str(key), each) for key, each in value.items())
-        else:
-            read[name] = tuple(value) if isinstance(value, list) else value
-    return Definition(**read)
+    if not isinstance(values, dict) or "name" not in values:
+        raise ValueError("it is not a table with a name")
+    if unknown := sorted(values.keys() - SHAPES.keys()):
+        raise ValueError(f"it has a key that this crtrd does not know: {unknown[0]}")
+    return Definition(**{name: _load(name, value) for name, value in values.items()})
+
+
+def _load(name: str, value: Any) -> Any:  # noqa: ANN401 - one of the field types
+    if name in CHOICES:
+        return CHOICES[name](value)
+    if name in PAIRS and isinstance(value, dict):
+        value = tuple(value.items())
+    elif isinstance(value, list):
+        value = tuple(value)
+    if not _fits(value, SHAPES[name]):
+        raise ValueError(f"{name} has a value of a wrong type")
+    return value
+
+
+def _fits(value: object, shape: Any) -> bool:  # noqa: ANN401 - a type, as annotations write it
+    """Whether `value` is of the type that the field is annotated with: scalars, unions, tuples of any length."""
+    if isinstance(shape, UnionType):
+        return any(_fits(value, each) for each in get_args(shape))
+    if get_origin(shape) is tuple:
+        inner = get_args(shape)
+        return isinstance(value, tuple) and (
+            all(_fits(each, inner[0]) for each in value) if Ellipsis in inner
+            else len(value) == len(inner) and all(map(_fits, value, inner)))
+    return type(value) is shape
 
 
 def cron_row(cron: Cron, serial: int) -> Row:
@@ -106,11 +125,16 @@ def cron_row(cron: Cron, serial: int) -> Row:
 
 
 def cron_from_row(row: Row) -> Cron:
+    """A row whose definition cannot be read is a cron that says so in `damage`: it must not stop the others."""
+    try:
+        definition, damage = load_definition(row[2]), ""
+    except (ValueError, TypeError, RecursionError) as error:
+        definition, damage = Definition(row[1]), str(error)
     return Cron(
-        id=row[0], definition=load_definition(row[2]), state=State(row[3]), paused_by=PausedBy(row[4]), note=row[5],
+        id=row[0], definition=definition, state=State(row[3]), paused_by=PausedBy(row[4]), note=row[5],
         owner=row[6], created_at=row[7], changed_at=row[8], anchor=row[9], considered=row[10], next_at=row[11],
         after_end_at=row[12], failures=row[13], runs_counted=row[14], last_boot=row[15],
-        skip_next=tuple(json.loads(row[16])),
+        skip_next=tuple(json.loads(row[16])), damage=damage,
     )
 
 
@@ -131,11 +155,11 @@ def occurrence_from_row(row: Row) -> Occurrence:
 
 
 def cell_row(cell: Cell) -> Row:
-    return (cell.occurrence_id, cell.target, cell.status, cell.attempts, cell.shortages, cell.due_at)
+    return (cell.occurrence_id, cell.target, cell.status, cell.attempts, cell.shortages, cell.due_at, cell.excused)
 
 
 def cell_from_row(row: Row) -> Cell:
-    return Cell(row[0], row[1], Status(row[2]), row[3], row[4], row[5])
+    return Cell(row[0], row[1], Status(row[2]), row[3], row[4], row[5], row[6])
 
 
 def run_row(run: Run) -> Row:
@@ -164,6 +188,7 @@ def run_from_row(row: Row) -> Run:
 
 CRON_SELECT = selection(CronRow, "", alias="c")
 CRON_UPSERT = upsert(CronRow, "id")
+CRON_UPDATE_DAMAGED = upsert(CronRow, "id", keep=("definition", "overlap", "pool"))
 OCCURRENCE_SELECT = selection(OccurrenceRow, "", "serial", alias="o")
 OCCURRENCE_UPSERT = upsert(OccurrenceRow, "id", "serial")
 CELL_SELECT = selection(CellRow, "")

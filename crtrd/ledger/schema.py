@@ -62,20 +62,18 @@ STEP_1 = (
     "INSERT INTO meta (key, value) VALUES ('fence', '0')",
 )
 
-STEPS: tuple[tuple[str, ...], ...] = (STEP_1,)
+STEP_2 = ("ALTER TABLE cells ADD COLUMN excused INTEGER NOT NULL DEFAULT 0",)
+
+STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2)
 """Step N brings a ledger from version N-1 to N. Steps that have been released are never edited."""
-VERSION = len(STEPS)
 
 
 def migrate(database: SqliteDatabase, path: Path) -> list[int]:
-    """Bring an open ledger to VERSION; returns the versions reached. Raises LedgerError for a newer ledger."""
+    """Bring an open ledger to the newest version; returns the versions reached."""
     found = version(database)
-    if found > VERSION:
-        reason = f"it has schema version {found}, this crtrd knows up to {VERSION}"
-        raise LedgerError(f"cannot open ledger {path}: {reason}; it was left as it is")
     reached = []
-    for number in range(found + 1, VERSION + 1):
-        if number > 1:
+    for number in range(found + 1, len(STEPS) + 1):
+        if found:
             back_up(path, number - 1)
         with database.atomic("IMMEDIATE"):
             if version(database) >= number:
@@ -85,6 +83,17 @@ def migrate(database: SqliteDatabase, path: Path) -> list[int]:
             database.execute_sql(f"PRAGMA user_version = {number}")
         reached.append(number)
     return reached
+
+
+def refuse_newer(path: Path) -> None:
+    """Raise LedgerError for a ledger of a newer crtrd. Looks without writing: opening would set pragmas in the file."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as looking:
+        found = int(looking.execute("PRAGMA user_version").fetchone()[0])
+    if found > len(STEPS):
+        reason = f"it has schema version {found}, this crtrd knows up to {len(STEPS)}"
+        raise LedgerError(f"cannot open ledger {path}: {reason}; it was left as it is")
 
 
 def version(database: SqliteDatabase) -> int:

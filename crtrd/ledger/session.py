@@ -1,6 +1,6 @@
 """One open transaction as the core sees it: facts to ask, records to put. Lives only in the ledger's thread."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import assert_never
 
@@ -22,12 +22,23 @@ from crtrd.core.occurrence import Cell, Occurrence, Run
 from crtrd.ledger import rows
 from crtrd.ledger.retention import Keep, prune
 
-STARTABLE = f"""{rows.OCCURRENCE_SELECT} LEFT JOIN crons c ON c.id = o.cron_id
+PENDING_DUE = """ LEFT JOIN crons c ON c.id = o.cron_id
  WHERE o.settled_at IS NULL AND o.status = 'pending' AND o.due_at <= ?
    AND (CASE WHEN o.overlap <> '' THEN o.overlap ELSE c.overlap END = 'allow' OR NOT EXISTS (
      SELECT 1 FROM occurrences p WHERE p.cron_id = o.cron_id AND p.settled_at IS NULL AND p.serial <> o.serial
-       AND (p.status IN ('running', 'held') OR p.serial < o.serial)))
- ORDER BY o.due_at, o.serial LIMIT ?"""  # noqa: S608 - the only variable is our own column list
+       AND (p.status IN ('running', 'held') OR p.serial < o.serial)))"""
+PENDING_CELLS = """ WHERE o.settled_at IS NULL AND o.status = 'running'
+   AND o.reason NOT IN ('replaced', 'canceled', 'interrupted') AND EXISTS (
+     SELECT 1 FROM cells k WHERE k.occurrence_id = o.id AND k.status = 'pending' AND k.due_at <= ?)"""
+POSTPONED = """ WHERE o.settled_at IS NULL AND o.status IN ('pending', 'running') AND EXISTS (
+     SELECT 1 FROM cells k WHERE k.occurrence_id = o.id AND k.status = 'pending' AND k.due_at > ?)"""
+HELD_OVER = " WHERE o.settled_at IS NULL AND o.status = 'held' AND o.due_at > 0 AND o.due_at <= ?"
+NEXT_WAKE = """SELECT min(at) FROM (
+   SELECT min(next_at) AS at FROM crons WHERE state = 'active' AND next_at IS NOT NULL AND ?
+   UNION ALL SELECT min(due_at) FROM occurrences WHERE settled_at IS NULL AND status = 'pending' AND due_at > ?
+   UNION ALL SELECT min(due_at) FROM occurrences WHERE settled_at IS NULL AND status = 'held' AND due_at > 0
+   UNION ALL SELECT min(k.due_at) FROM occurrences o JOIN cells k ON k.occurrence_id = o.id
+     WHERE o.settled_at IS NULL AND o.status = 'running' AND k.status = 'pending' AND k.due_at > ?)"""
 
 
 class Session:
@@ -62,10 +73,16 @@ class Session:
         due = " WHERE c.state = 'active' AND c.next_at IS NOT NULL AND c.next_at <= ? ORDER BY c.next_at, c.serial"
         return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + due, now)]
 
-    def crons_scheduled(self) -> list[Cron]:
-        """Those that may owe something to a new boot; the text search keeps ten thousand others out of it."""
+    def crons_on_boot(self) -> list[Cron]:
+        """The text search keeps ten thousand others out of it; the core looks closer."""
         booted = " WHERE c.state = 'active' AND c.definition LIKE '%@reboot%' ORDER BY c.serial"
         return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + booted)]
+
+    def crons_unplanned(self) -> list[Cron]:
+        """Those that are only triggered have no schedule in their text; damaged ones may have none either."""
+        unplanned = (" WHERE c.state = 'active' AND c.next_at IS NULL AND (c.definition LIKE '%\"schedule\"%' "
+                     "OR NOT json_valid(c.definition)) ORDER BY c.serial")
+        return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + unplanned)]
 
     def crons_ahead(self, now: int) -> list[Cron]:
         ahead = " WHERE c.state = 'active' AND c.considered > ? ORDER BY c.serial"
@@ -81,12 +98,31 @@ class Session:
         found = self._all(f"SELECT id FROM occurrences WHERE id IN ({places})", *wanted)  # noqa: S608
         return {row[0] for row in found}
 
-    def open_occurrences(self, cron_id: str) -> list[Occurrence]:
-        mine = " WHERE o.cron_id = ? AND o.settled_at IS NULL ORDER BY o.serial"
-        return [rows.occurrence_from_row(row) for row in self._all(rows.OCCURRENCE_SELECT + mine, cron_id)]
+    def covered(self, cron_id: str, after: int, before: int) -> int:
+        return self._count(
+            "SELECT coalesce(sum(covers), 0) FROM occurrences WHERE cron_id = ? AND origin = 'schedule' "
+            "AND instant > ? AND instant < ? AND key = ''", cron_id, after, before)
 
-    def startable(self, now: int, limit: int) -> list[Occurrence]:
-        return [rows.occurrence_from_row(row) for row in self._all(STARTABLE, now, limit)]
+    def _occurrences(self, where: str, *values: object) -> list[Occurrence]:
+        return [rows.occurrence_from_row(row) for row in self._all(rows.OCCURRENCE_SELECT + where, *values)]
+
+    def open_occurrences(self, cron_id: str) -> list[Occurrence]:
+        return self._occurrences(" WHERE o.cron_id = ? AND o.settled_at IS NULL ORDER BY o.serial", cron_id)
+
+    def startable(self, now: int, limit: int, without: Collection[str] = ()) -> list[Occurrence]:
+        places = ", ".join("?" for _ in without)
+        elsewhere = f" AND coalesce(c.pool, '') NOT IN ({places})" if without else ""
+        order = f"{PENDING_DUE}{elsewhere} ORDER BY o.due_at, o.serial LIMIT ?"
+        return self._occurrences(order, now, *without, limit)
+
+    def unfinished(self, now: int) -> list[Occurrence]:
+        return self._occurrences(PENDING_CELLS + " ORDER BY o.serial", now)
+
+    def postponed(self, now: int) -> list[Occurrence]:
+        return self._occurrences(POSTPONED + " ORDER BY o.serial", now)
+
+    def held_over(self, now: int) -> list[Occurrence]:
+        return self._occurrences(HELD_OVER + " ORDER BY o.serial", now)
 
     def cells(self, occurrence_id: str) -> list[Cell]:
         mine = " WHERE occurrence_id = ? ORDER BY target"
@@ -114,12 +150,8 @@ class Session:
 
     def owed(self, now: int, *, own_clock: bool = True) -> Owed:
         """What keeps the daemon awake, and what will wake it."""
-        due = self._count("SELECT count(*) FROM occurrences WHERE settled_at IS NULL AND status = 'pending' "
-                          "AND due_at <= ?", now)
-        ahead = self._one(
-            "SELECT min(at) FROM (SELECT min(next_at) AS at FROM crons WHERE state = 'active' AND next_at IS NOT NULL "
-            "AND ? UNION ALL SELECT min(due_at) FROM occurrences WHERE settled_at IS NULL AND status = 'pending' "
-            "AND due_at > ?)", own_clock, now)
+        due = len(self.startable(now, 1)) or len(self.held_over(now))
+        ahead = self._one(NEXT_WAKE, own_clock, now, now)
         return Owed(self.live_count(), due, ahead[0] if ahead else None)
 
     def undoable(self) -> AbstractContextManager[object]:
@@ -152,7 +184,8 @@ class Session:
     def _put_cron(self, cron: Cron) -> None:
         known = self._one("SELECT serial FROM crons WHERE id = ?", cron.id)
         serial = known[0] if known else self._count("SELECT coalesce(max(serial), 0) + 1 FROM crons")
-        self._database.execute_sql(rows.CRON_UPSERT, rows.cron_row(cron, serial))
+        statement = rows.CRON_UPDATE_DAMAGED if cron.damage else rows.CRON_UPSERT
+        self._database.execute_sql(statement, rows.cron_row(cron, serial))
 
     def _take_lease(self, occurrence_id: str) -> None:
         self._database.execute_sql("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'fence'")

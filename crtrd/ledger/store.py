@@ -8,18 +8,19 @@ Reading for views uses a second connection, in the caller's thread. One daemon p
 import fcntl
 import os
 import queue
+import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from peewee import DatabaseError, InterfaceError, SqliteDatabase
+from peewee import DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError, SqliteDatabase
 
 from crtrd.errors import LedgerError
 from crtrd.ledger.models import MODELS
 from crtrd.ledger.queries import Queries
-from crtrd.ledger.schema import migrate
+from crtrd.ledger.schema import migrate, refuse_newer
 from crtrd.ledger.session import Session
 
 T = TypeVar("T")
@@ -43,19 +44,28 @@ class Store:
         self.queries = Queries(self._database)
 
     def open(self) -> list[int]:
-        """Lock, check and migrate the file; returns the schema versions reached. Raises LedgerError."""
+        """Lock, check and migrate the file; returns the versions reached. On LedgerError nothing stays locked."""
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = _lock(self.path)
-            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            with _speaking(self.path):
-                self._database.connect()
-                reached = migrate(self._database, self.path)
-                _check(self._database)
+            reached = self._open()
         except OSError as error:
+            self.close()
             raise LedgerError(f"cannot open ledger {self.path}: {error.strerror}") from error
+        except LedgerError:
+            self.close()
+            raise
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
         self._thread.start()
+        return reached
+
+    def _open(self) -> list[int]:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = _lock(self.path)
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with _speaking(self.path):
+            refuse_newer(self.path)
+            self._database.connect()
+            reached = migrate(self._database, self.path)
+            _check(self._database)
         return reached
 
     def submit(self, work: Callable[[Session], T], done: Callable[[T | LedgerError], None]) -> None:
@@ -96,8 +106,12 @@ class Store:
             self._database.close()
 
 
-class _speaking:  # noqa: N801 - reads as a statement
-    """Turns peewee's exceptions into LedgerError with a sentence for people."""
+BUGS = (IntegrityError, ProgrammingError, DataError, InterfaceError)
+"""What SQLite refuses for what was asked of it (a settled row moved, a value of no type), not for its own state."""
+
+
+class _speaking:
+    """Turns the database's troubles into LedgerError with a sentence for people. Bugs stay what they are."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -106,7 +120,7 @@ class _speaking:  # noqa: N801 - reads as a statement
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, DatabaseError | InterfaceError):
+        if isinstance(error, DatabaseError | sqlite3.DatabaseError) and not isinstance(error, BUGS):
             text = " ".join(str(part) for part in error.args)
             raise LedgerError(f"cannot use ledger {self._path}: {text}") from error
 
