@@ -1,7 +1,7 @@
 """Which request is which verb, and which answer is which response. Two tables; decides nothing, opens nothing."""
 
 import json
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -176,7 +176,7 @@ def as_json(value: object, name: str = "") -> object:
             for key, inner in value.items():
                 found[str(key)] = as_json(inner, str(key))
                 if key in HEADS and isinstance(inner, bytes):
-                    found[f"{key}_base64"] = b64encode(inner).decode("ascii")
+                    found[f"{key}_base64"] = b2a_base64(inner, newline=False).decode("ascii")
             return found
         case list() | tuple():
             return [as_json(inner) for inner in value]

@@ -7,13 +7,15 @@ import errno
 import socket
 import struct
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from crtrd.control.access import Caller
 from crtrd.control.verbs import Control
 from crtrd.loop.reactor import IN, Reactor, Timer
-from crtrd.trigger.exchange import Exchange
-from crtrd.trigger.request import Request, Response
-from crtrd.trigger.routes import serve
+
+if TYPE_CHECKING:
+    from crtrd.trigger.exchange import Exchange
+    from crtrd.trigger.request import Request, Response
 
 CONNECTIONS_MOST = 512
 ACCEPTS_A_TURN = 64
@@ -89,6 +91,9 @@ class TriggerServer:
             self._begin(connection)
 
     def _begin(self, connection: socket.socket) -> None:
+        # h11, http and json come with the first client: a life that the timer began needs none of them.
+        from crtrd.trigger.exchange import Exchange  # noqa: PLC0415
+
         exchange = Exchange(self._reactor, connection, caller_of(connection), self._serve, self._forget)
         self._exchanges[exchange] = None
 
@@ -99,10 +104,12 @@ class TriggerServer:
         if victim is not None:
             victim.close()
 
-    def _forget(self, exchange: Exchange) -> None:
+    def _forget(self, exchange: "Exchange") -> None:
         self._exchanges.pop(exchange, None)
 
-    def _serve(self, request: Request, caller: Caller, send: Callable[[Response], None]) -> None:
+    def _serve(self, request: "Request", caller: Caller, send: "Callable[[Response], None]") -> None:
+        from crtrd.trigger.routes import serve  # noqa: PLC0415
+
         self._control.touched()
         serve(self._control, request, caller, send)
 
