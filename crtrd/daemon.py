@@ -45,6 +45,7 @@ from crtrd.trigger.server import TriggerServer
 EX_USAGE, EX_CONFIG = 2, 78
 USAGE = "usage: crtrd [--system|--user] [--version]"
 READY_WITHIN = 2_000_000  # the bus may be away; the socket and the schedule work without it
+SOON = 5_000_000  # the spawner comes up while we wait for an instant this near
 COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and our first instruction
 PRUNE_FIRST, PRUNE_PAUSE, PRUNE_AGAIN = 10_000_000, 50_000, 86_400_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -202,6 +203,9 @@ class Daemon:
         self.notifier.ready("running")
         self.lifecycle.lead = self._age() + COLD_START_MARGIN
         self.lifecycle.start()
+        owed = self.engine.owed
+        if owed and owed.next_wake is not None and owed.next_wake - self.clock.wall() < SOON:
+            self.supervisor.prepare()
 
     def _age(self) -> int:
         """Microseconds since our process was made: start ticks count from boot, as CLOCK_BOOTTIME does."""
