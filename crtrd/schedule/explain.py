@@ -39,13 +39,11 @@ def explain(at: int, parts: tuple[Stream, ...], merged: Stream, allowed: Allowed
         return verdict
     if merged.last_upto(at) == at:
         return _why_dropped(at, allowed, top)
-    for part in parts:
-        silent = _why_silent(at, part) if isinstance(part, WallClock) else None
-        if silent is not None:
-            return silent
     if not parts:
         return _not_due("not-scheduled", "the cron has no schedule that names instants")
-    return _not_due("not-scheduled", "no schedule names this instant")
+    silent = [_why_silent(at, part) for part in parts if isinstance(part, WallClock)]
+    told = next((verdict for verdict in silent if verdict is not None), None)
+    return told or _not_due("not-scheduled", "no schedule names this instant")
 
 
 def _not_due(reason: str, detail: str) -> Verdict:

@@ -4,7 +4,7 @@ Everything is microseconds. What repeats is elsewhere (cronfields, calendar, str
 """
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from crtrd.errors import ScheduleError
 from crtrd.schedule.zone import DAY, END, HOUR, MINUTE, SECOND, load_zone
@@ -150,8 +150,8 @@ def _local_instant(text: str, wall: int, timezone: str, dst_gap: str, dst_overla
 
 
 def format_instant(us: int) -> str:
-    """Return RFC 3339 in UTC with `Z`; the fraction only where it is not zero."""
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
-    whole = moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    """Return RFC 3339 in UTC with `Z`; the fraction only where it is not zero. Years 1 to 9999."""
+    moment = _EPOCH + timedelta(microseconds=us)
+    whole = moment.isoformat(timespec="seconds")[:19]
     fraction = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
     return f"{whole}{fraction}Z"

@@ -69,6 +69,24 @@ def test_a_yearly_job_is_found_from_every_minute_of_the_repeated_hour(text, over
         assert latest == earlier[-1] if earlier else latest < walked[0].instant
 
 
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Antarctica/Troll"])
+@pytest.mark.parametrize("overlap", ["auto", "second", "both"])
+def test_a_yearly_job_on_a_night_of_change_is_found_from_far_away(zone, overlap):
+    """From months before and after, in either offset: the way there leads over other changes."""
+    for day in days_of_change(zone, 2026, 2027):
+        walked = list(minutes(zone, day - timedelta(hours=2), day + timedelta(hours=26)))
+        night = next(m.wall for m in walked if m.skipped or m.place == "second")
+        for hour, minute in ((1, 30), (2, 0), (2, 30), (3, 0), (3, 30)):
+            text = f"{minute} {hour} {night.day} {night.month} *"
+            expected = due(text, walked, overlap=overlap)
+            schedule = compile_schedule([text], timezone=zone, dst_overlap=overlap)
+            assert expected
+            for days in (5, 20, 45, 100, 160, 200, 250, 300, 330, 355):
+                far = timedelta(days=days) // timedelta(microseconds=1)
+                assert schedule.next_after(expected[0] - far) == expected[0], f"{text} {zone} {days} days before"
+                assert schedule.latest_not_after(expected[-1] + far) == expected[-1], f"{text} {zone} {days} days after"
+
+
 def forward(schedule, walked):
     found, at = [], walked[0].instant - 1
     while (at := schedule.next_after(at)) is not None and at <= walked[-1].instant:
