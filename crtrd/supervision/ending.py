@@ -81,10 +81,16 @@ class Endings:
         elif left:
             child.survivors += survivors.names(left, ": not dead yet")
         if child.leaked or child.stopping or child.survivors:
-            told = {int(text.split()[0]) for text in child.survivors if text[0].isdigit()}
-            strays = [stat for stat in survivors.marked(child.run_id) if stat.pid not in told]
-            child.survivors += survivors.names(strays, "" if child.keeps_survivors else ": not reached")
+            self._name_strays(child)
         self._finish(child, status, done)
+
+    def _name_strays(self, child: Child) -> None:
+        """Those that left the group unseen. Whoever holds the output may have no trace of the run at all."""
+        told = {int(text.split()[0]) for text in child.survivors if text[0].isdigit()}
+        strays = [stat for stat in survivors.marked(child.run_id) if stat.pid not in told]
+        child.survivors += survivors.names(strays, "" if child.keeps_survivors else ": not reached")
+        if child.leaked and not child.survivors:
+            child.survivors.append("somebody holds its output: not reached")
 
     def _find(self, child: Child) -> list[Stat]:
         found: dict[int, Stat] = {stat.pid: stat for stat in survivors.still_there(child.tree)}

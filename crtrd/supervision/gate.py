@@ -8,7 +8,6 @@ import errno
 import fcntl
 import marshal
 import os
-import select
 import signal
 import socket
 import sys
@@ -16,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from crtrd.loop.reactor import IN, OUT, Reactor
+from crtrd.supervision.exit_status import has_ended
 from crtrd.supervision.plan import Plan
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "spawner.py")
@@ -86,11 +86,18 @@ class Spawner:
     def discard(self) -> None:
         """Kill one that hangs and has no child to lose; not reaped yet, so it is it. `lost` is told when it is gone."""
         self._drop_control()
-        self._pidfd = os.pidfd_open(self.pid)
-        signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        os.kill(self.pid, signal.SIGKILL)
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError:  # no descriptor is free: then wait, it takes a moment
+            os.waitpid(self.pid, 0)
+            self._reactor.soon(lambda: self._lost(self))
+            return
         self._reactor.watch(self._pidfd, IN, lambda _: self._discarded())
 
     def _discarded(self) -> None:
+        if not has_ended(self._pidfd):
+            return
         self._reactor.unwatch(self._pidfd)
         self._reap()
         self._lost(self)
@@ -208,19 +215,13 @@ def _await_end(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        if not _readable(pidfd, LAST_WAIT):
+        if not has_ended(pidfd, LAST_WAIT):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         os.waitpid(pid, 0)
     except ChildProcessError:
         return
     finally:
         os.close(pidfd)
-
-
-def _readable(fd: int, seconds: float) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
 
 
 def _close(fds: list[int]) -> None:

@@ -20,7 +20,7 @@ from crtrd.supervision import adoption, faults, launch, signals
 from crtrd.supervision.cgroup import Cgroups
 from crtrd.supervision.child import Child, Phase
 from crtrd.supervision.ending import Endings
-from crtrd.supervision.exit_status import exit_status
+from crtrd.supervision.exit_status import exit_status, has_ended, zombie_status
 from crtrd.supervision.gate import Spawner
 from crtrd.supervision.identity import Proof, descendants, identify
 from crtrd.supervision.launch import LinesHook
@@ -350,6 +350,8 @@ class Supervisor:
 
     def _leader_ended(self, child: Child) -> None:
         """The pidfd is readable: take what lies in the pipes, then ask how it ended."""
+        if not has_ended(child.pidfd):
+            return
         child.ended_at = self._clock.mono()
         for stream in (child.out, child.err):
             if stream is not None and stream.fd >= 0:
@@ -377,6 +379,8 @@ class Supervisor:
         status = _own_child(child.pid)
         if status is None and child.pidfd >= 0:
             status = exit_status(child.pidfd)
+        if status is None and child.identity is not None:
+            status = zombie_status(child.identity)
         if status is None and tries and child.pidfd >= 0:
             self._reactor.later(tries[0], partial(self._seek_status, child, tries[1:]))
             return

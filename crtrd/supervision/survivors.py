@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from crtrd.core.occurrence import Identity
 from crtrd.loop.reactor import IN, Reactor, Timer
+from crtrd.supervision.exit_status import has_ended
 from crtrd.supervision.identity import DEAD_STATES, Stat, read_stat
 
 PATIENCE = 2_000_000
@@ -105,6 +106,8 @@ class Clearing:
         self._timer: Timer = reactor.later(PATIENCE if pidfds else 0, self._finish)
 
     def _ended(self, pidfd: int) -> None:
+        if not has_ended(pidfd):
+            return
         self._reactor.unwatch(pidfd)
         os.close(pidfd)
         self._pidfds.discard(pidfd)

@@ -21,7 +21,7 @@ EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 @pytest.mark.parametrize("command", [
     "echo hi; sleep 600 & exit 0",
-    "echo hi; (setsid sh -c 'sleep 600 & exit' &) ; exit 0",
+    "echo hi; (setsid sh -c 'sleep 600 & exit' &) ; sleep 0.2; exit 0",
     "echo hi; (sleep 1; echo late) & exit 0",
 ])
 def test_a_grandchild_with_the_pipe_does_not_hold_the_run(room, command):
