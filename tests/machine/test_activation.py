@@ -18,7 +18,7 @@ def standin(machine: Machine) -> Machine:
     machine.copy_in(Path(__file__).with_name("standin.py"), "/root/standin.py")
     drop_in = "[Service]\nExecStart=\nExecStart=/usr/bin/python3 -I /root/standin.py\nWatchdogSec=0\n"
     machine.write("/etc/systemd/system/crtrd.service.d/standin.conf", drop_in)
-    machine.run("systemctl daemon-reload")
+    machine.run("systemctl daemon-reload; systemctl stop crtrd.service")
     return machine
 
 

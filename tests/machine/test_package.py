@@ -1,5 +1,6 @@
 """The Debian package on a real system: what installing, upgrading, removing and purging it does and leaves."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -29,12 +30,14 @@ def newer(deb: Path, tmp_path: Path) -> Path:
 
 
 RESIDENT = """#!/bin/sh -e
-# Stays; its first life starts a run in a cgroup of its own below the unit's.
+# Stays; its first life starts a run. Both have cgroups of their own below the unit's, as crtrd does it.
+unit=/sys/fs/cgroup/system.slice/crtrd.service
+mkdir -p $unit/supervisor $unit/run-1
+echo $$ >$unit/supervisor/cgroup.procs
 if [ ! -e /root/run.pid ]; then
-    mkdir -p /sys/fs/cgroup/system.slice/crtrd.service/runs/r1
     sleep 1000 &
     echo $! >/root/run.pid
-    echo $! >/sys/fs/cgroup/system.slice/crtrd.service/runs/r1/cgroup.procs
+    echo $! >$unit/run-1/cgroup.procs
 fi
 systemd-notify --ready
 exec sleep infinity
@@ -47,7 +50,7 @@ def resident(machine: Machine) -> Machine:
     machine.write("/root/resident", RESIDENT, 0o755)
     drop_in = "[Service]\nExecStart=\nExecStart=/root/resident\nNotifyAccess=all\nWatchdogSec=0\n"
     machine.write("/etc/systemd/system/crtrd.service.d/resident.conf", drop_in)
-    machine.run("systemctl daemon-reload; systemctl start crtrd.service; touch /var/lib/crtrd/ledger.sqlite3")
+    machine.run("systemctl daemon-reload; systemctl restart crtrd.service; touch /var/lib/crtrd/ledger.sqlite3")
     return machine
 
 
@@ -137,8 +140,8 @@ def test_boot_starts_the_service(resident: Machine) -> None:
     assert state(resident, "crtrd.socket") == "active success"
 
 
-def test_restart_and_reinstall_keep_socket_state_and_runs(resident: Machine, newer: Path) -> None:
-    run = resident.read("/root/run.pid").strip()
+def test_upgrade_restarts_an_unoccupied_daemon_and_keeps_the_rest(resident: Machine, newer: Path) -> None:
+    resident.run("kill $(cat /root/run.pid)")
     socket = resident.run("stat -c %i /run/crtrd/trigger.sock").stdout
     before = pid(resident)
     resident.write("/etc/crtrd/crtrd.toml", "# mine\n")
@@ -146,20 +149,34 @@ def test_restart_and_reinstall_keep_socket_state_and_runs(resident: Machine, new
     assert pid(resident) not in {before, "0"}
     assert state(resident, "crtrd.socket") == "active success"
     assert resident.run("stat -c %i /run/crtrd/trigger.sock").stdout == socket
-    assert resident.path(f"/proc/{run}").exists()
     assert resident.path("/var/lib/crtrd/ledger.sqlite3").exists()
     assert resident.read("/etc/crtrd/crtrd.toml") == "# mine\n"
 
 
-def test_a_run_may_upgrade_its_own_daemon(resident: Machine, newer: Path) -> None:
-    """The job is the upgrade: it must live through the restart that it causes."""
-    resident.copy_in(newer, "/root/newer.deb")
-    group = "/sys/fs/cgroup/system.slice/crtrd.service/runs/r1/cgroup.procs"
-    job = resident.run(f"echo $$ >{group}; dpkg -i /root/newer.deb; echo after; cat /proc/self/cgroup")
-    assert "after" in job.stdout
-    assert "crtrd.service/runs/r1" in job.stdout
-    assert resident.run("dpkg --audit").stdout == ""
-    assert state(resident, "crtrd.service") == "active success"
+def test_upgrade_leaves_a_daemon_with_runs(resident: Machine, newer: Path) -> None:
+    before, run = pid(resident), resident.read("/root/run.pid").strip()
+    resident.install_deb(newer)
+    assert pid(resident) == before
+    assert resident.path(f"/proc/{run}").exists()
+    assert "99.0" in resident.run("dpkg-query -W crtrd").stdout
+
+
+def test_a_restart_leaves_what_the_daemon_does_not_stop_itself(resident: Machine) -> None:
+    before, run = pid(resident), resident.read("/root/run.pid").strip()
+    resident.run("systemctl restart crtrd.service")
+    assert pid(resident) not in {before, "0"}
+    assert resident.path(f"/proc/{run}").exists()
+
+
+def test_a_run_may_be_the_upgrade(machine: Machine, newer: Path) -> None:
+    """It must live through what it does to its own daemon."""
+    machine.copy_in(newer, "/root/newer.deb")
+    machine.run("crtrctl arm upgrade --on-output always -- sh -c 'dpkg -i /root/newer.deb && echo after'")
+    machine.run("crtrctl run upgrade --wait", timeout=30)
+    (run,) = json.loads(machine.run("crtrctl runs upgrade --json=short").stdout)
+    assert run["result"] == "success"
+    assert machine.run("dpkg --audit").stdout == ""
+    assert state(machine, "crtrd.socket") == "active success"
 
 
 @pytest.mark.parametrize("running", [True, False])
