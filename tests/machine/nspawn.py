@@ -115,9 +115,8 @@ class Container:
     def _make_disk(self) -> None:
         for part in ("upper", "work", "root"):
             (self.folder / part).mkdir(mode=0o755)
-        if not self._overlay:
-            for layer in reversed(self._lower):
-                subprocess.run(["cp", "-a", f"{layer}/.", self.disk], check=True)
+        if not self._overlay:  # then the uppermost layer is a whole root too
+            subprocess.run(["cp", "-a", f"{self._lower[0]}/.", self.disk], check=True)
         etc = self.disk / "etc"
         etc.mkdir(mode=0o755, exist_ok=True)
         (etc / "machine-id").write_text(uuid.uuid4().hex + "\n")  # else systemd sees a first boot
