@@ -7,33 +7,41 @@ from collections.abc import Callable
 from crtrd.core.occurrence import Identity
 from crtrd.loop.clock import Clock
 from crtrd.supervision.exit_status import pid_of
-from crtrd.supervision.identity import Proof, prove
+from crtrd.supervision.identity import Proof, is_zombie, prove
 from crtrd.supervision.output import Stream
 
 REAPED = -1
 
 
-def take(identity: Identity | None, boot_id: str, kept: int) -> tuple[Proof, int]:
+def take(identity: Identity | None, boot_id: str, kept: int, *, zombies: bool) -> tuple[Proof, int]:
     """The proof, and with ALIVE a pidfd of that very process: the one that was kept, or a new one.
 
     A kept pidfd is proof enough that the process is ours even when it has ended: its end can still be told.
+    So it is of a zombie where `zombies` says that its parent was kept, too.
     """
     if identity is None or identity.boot_id != boot_id:
         return Proof.GONE, -1
     if kept >= 0 and pid_of(kept) in {identity.pid, REAPED}:
         return Proof.ALIVE, kept
-    proof = prove(identity, boot_id)
+    proof = _prove(identity, boot_id, zombies=zombies)
     if proof is not Proof.ALIVE:
         return proof, -1
     try:
         pidfd = os.pidfd_open(identity.pid)
     except OSError as error:
         return (Proof.GONE if error.errno == errno.ESRCH else Proof.UNKNOWN), -1
-    proof = prove(identity, boot_id)  # again: now that it is held its pid cannot be reused
+    proof = _prove(identity, boot_id, zombies=zombies)  # again: now that it is held its pid cannot be reused
     if proof is not Proof.ALIVE:
         os.close(pidfd)
         pidfd = -1
     return proof, pidfd
+
+
+def _prove(identity: Identity, boot_id: str, *, zombies: bool) -> Proof:
+    proof = prove(identity, boot_id)
+    if proof is Proof.GONE and zombies and is_zombie(identity):
+        return Proof.ALIVE
+    return proof
 
 
 def started_mono(identity: Identity, clock: Clock) -> int:

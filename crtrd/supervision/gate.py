@@ -4,6 +4,7 @@ Only messages and descriptors; what they mean for a run is `supervisor.py`'s mat
 first need and lives until its control socket is closed here, which also closes it for a daemon that was killed.
 """
 
+import contextlib
 import errno
 import fcntl
 import marshal
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from crtrd.loop.reactor import IN, OUT, Reactor
-from crtrd.supervision.exit_status import has_ended
+from crtrd.supervision.exit_status import has_ended, pid_of
 from crtrd.supervision.plan import Plan
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "spawner.py")
@@ -32,25 +33,32 @@ Answered = Callable[[str, int, "int | str"], None]
 class Spawner:
     """One spawner process. `answered(token, errno, status or stage)`, `lost(self)` when it is gone unasked."""
 
-    def __init__(self, reactor: Reactor, answered: Answered, lost: Callable[["Spawner"], None]) -> None:
-        """Raises OSError when it cannot be started."""
+    def __init__(
+        self,
+        reactor: Reactor,
+        answered: Answered,
+        lost: Callable[["Spawner"], None],
+        inherited: tuple[int, int] | None = None,
+    ) -> None:
+        """Start one, or go on with one of an earlier life by its (control socket, pidfd). Raises OSError."""
         self._reactor = reactor
         self._answered, self._lost = answered, lost
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self.tokens: set[str] = set()
         """Runs whose child is, or may be, a child of this spawner."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            self.pid = _spawn(theirs.fileno())
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        ours.settimeout(0)
-        self._control: socket.socket | None = ours
-        self._pidfd = -1
-        reactor.watch(ours.fileno(), IN, self._ready)
+        control, self.pidfd = _launch() if inherited is None else inherited
+        self._control: socket.socket | None = socket.socket(fileno=control)
+        self._control.settimeout(0)
+        reactor.watch(control, IN, self._ready)
+
+    @property
+    def pid(self) -> int:
+        return pid_of(self.pidfd) or -1
+
+    @property
+    def control(self) -> int:
+        """The descriptor to be kept with `pidfd` for a later life; -1 when it is closed."""
+        return self._control.fileno() if self._control is not None else -1
 
     def start(self, plan: Plan, procs_file: str, fds: Sequence[int]) -> None:
         """Ask for a child; takes over `fds` (gate, out, err, stdin if any) and closes them once sent."""
@@ -76,36 +84,37 @@ class Spawner:
 
     def close(self) -> None:
         """Let it go and reap it, waiting. Its children live on, or end at their closed gates."""
-        if self._pidfd >= 0:
-            self._reactor.unwatch(self._pidfd)
-            self._reap()
-        elif self._control is not None:
+        if self.pidfd >= 0:
             self._drop_control()
-            _await_end(self.pid)
+            self._reactor.unwatch(self.pidfd)
+            self._reap()
+
+    def detach(self) -> tuple[int, int]:
+        """Leave it as it is; (control socket, pidfd) are the caller's now, for a later life of the daemon."""
+        control, pidfd = self.control, self.pidfd
+        if self._control is not None:
+            self._reactor.unwatch(control)
+            self._control.detach()
+        self._control, self.pidfd = None, -1
+        return control, pidfd
 
     def discard(self) -> None:
-        """Kill one that hangs and has no child to lose; not reaped yet, so it is it. `lost` is told when it is gone."""
+        """End one that has no child to lose, even if it hangs. `lost` is told when it is gone."""
         self._drop_control()
-        os.kill(self.pid, signal.SIGKILL)
-        try:
-            self._pidfd = os.pidfd_open(self.pid)
-        except OSError:  # no descriptor is free: then wait, it takes a moment
-            os.waitpid(self.pid, 0)
-            self._reactor.soon(lambda: self._lost(self))
-            return
-        self._reactor.watch(self._pidfd, IN, lambda _: self._discarded())
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        self._reactor.watch(self.pidfd, IN, lambda _: self._discarded())
 
     def _discarded(self) -> None:
-        if not has_ended(self._pidfd):
-            return
-        self._reactor.unwatch(self._pidfd)
-        self._reap()
-        self._lost(self)
+        if has_ended(self.pidfd):
+            self._reactor.unwatch(self.pidfd)
+            self._reap()
+            self._lost(self)
 
     def _reap(self) -> None:
-        os.close(self._pidfd)
-        self._pidfd = -1
-        _await_end(self.pid)
+        _await_end(self.pidfd)
+        os.close(self.pidfd)
+        self.pidfd = -1
 
     def _send(self, message: bytes, fds: list[int]) -> None:
         self._unsent.append((message, fds))
@@ -150,7 +159,7 @@ class Spawner:
     def _die(self) -> None:
         if self._control is not None:
             self._drop_control()
-            _await_end(self.pid)
+            self._reap()
             self._lost(self)
 
     def _drop_control(self) -> None:
@@ -192,8 +201,22 @@ def _request(plan: Plan, procs_file: str) -> bytes:
     ), 4)  # fmt: skip
 
 
+def _launch() -> tuple[int, int]:
+    """Start the program: (our end of the control socket, pidfd)."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        pid = _spawn(theirs.fileno())
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            ours.close()  # it ends by that
+            os.waitpid(pid, 0)
+            raise
+        return ours.detach(), pidfd
+
+
 def _spawn(control: int) -> int:
-    """Start the program with an empty environment, in a session of its own: no terminal's Ctrl-C reaches it."""
+    """With an empty environment, and in a session of its own: no terminal's Ctrl-C reaches it."""
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_RDWR, 0),
@@ -208,20 +231,14 @@ def _spawn(control: int) -> int:
     )  # fmt: skip
 
 
-def _await_end(pid: int) -> None:
-    """Reap the spawner; one that does not leave by itself is killed: it is our child, not yet reaped, so it is it."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if not has_ended(pidfd, LAST_WAIT):
+def _await_end(pidfd: int) -> None:
+    """Until the spawner has ended, and reaped if it is our child; one that does not leave by itself is killed."""
+    if not has_ended(pidfd, LAST_WAIT):
+        with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        return
-    finally:
-        os.close(pidfd)
+        has_ended(pidfd, LAST_WAIT)
+    with contextlib.suppress(ChildProcessError):  # the child of an earlier life is init's now
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
 
 
 def _close(fds: list[int]) -> None:

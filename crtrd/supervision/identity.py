@@ -62,6 +62,15 @@ def prove(identity: Identity, boot_id: str) -> Proof:
     return ours
 
 
+def is_zombie(identity: Identity) -> bool:
+    """Whether that very process has ended and waits for its parent to take the status (boot id compared before)."""
+    try:
+        stat = read_stat(identity.pid)
+    except (OSError, ValueError, IndexError):
+        return False
+    return stat.state == "Z" and stat.start_ticks == identity.start_ticks
+
+
 def _look(identity: Identity) -> Proof:
     try:
         stat = read_stat(identity.pid)

@@ -11,7 +11,8 @@ a message can be no bigger than the socket's buffer (unix(7)).
 
     ("start", token, argv, env, cwd, umask, uid, gid, groups, cgroup.procs file, stdin?) + [gate, out, err, stdin?]
                             -> nothing, the child speaks for itself; (token, errno, stage) when there is no child
-    ("reap", token)         -> (token, 0, wait status); (token, ECHILD, "reap") when there is no such child
+    ("reap", token)         -> (token, 0, wait status), also when asked again by a later life of the daemon;
+                               (token, ECHILD, "reap") when there is no such child
     ("forget", token)       -> nothing; the child is reaped whenever it ends
 
 The gate is one socket for each child. The child says `pid` through it when it stands in its own session and cgroup and
@@ -32,6 +33,8 @@ GATE = 3  # in the child: takes the place of the control socket, of which it mus
 LAST = 0x7FFFFFFF
 INLINE = 61_440
 """Bytes of the largest message that travels in the socket itself."""
+REMEMBERED = 1024
+"""How many statuses are kept for a daemon that dies between hearing one and writing it down."""
 UMASK = 0o022
 DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 ENOENT, EACCES, EINVAL, ECHILD, EMFILE, ENOTDIR, EPERM = 2, 13, 22, 10, 24, 20, 1
@@ -53,6 +56,7 @@ class Stopped(Exception):
 def serve(control: _socket.socket) -> None:
     """Answer requests until the daemon's end is closed."""
     children: dict[str, int] = {}
+    reaped: dict[str, int] = {}
     forgotten: list[int] = []
     space = _socket.CMSG_SPACE(8 * 4)
     while True:
@@ -65,7 +69,7 @@ def serve(control: _socket.socket) -> None:
         request = marshal.loads(message)  # noqa: S302 - from our own parent
         token = request[1]
         if request[0] == "reap":
-            answer = _reap(token, children)
+            answer = _reap(token, children, reaped)
         elif request[0] == "forget":
             forgotten.append(children.pop(token, 0))
             answer = None
@@ -88,12 +92,16 @@ def _read_all(fd: int) -> bytes:
         posix.close(fd)
 
 
-def _reap(token: str, children: dict[str, int]) -> tuple[str, int, int | str]:
+def _reap(token: str, children: dict[str, int], reaped: dict[str, int]) -> tuple[str, int, int | str]:
     """Asked only about children that have ended, so the wait is none."""
     pid = children.pop(token, 0)
-    if not pid:
+    if pid:
+        reaped[token] = posix.waitpid(pid, 0)[1]
+        if len(reaped) > REMEMBERED:
+            del reaped[next(iter(reaped))]
+    elif token not in reaped:
         return (token, ECHILD, "reap")
-    return (token, 0, posix.waitpid(pid, 0)[1])
+    return (token, 0, reaped[token])
 
 
 def _start(request: Request, fds: list[int], children: dict[str, int]) -> tuple[str, int, str] | None:

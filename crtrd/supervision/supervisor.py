@@ -27,6 +27,8 @@ from crtrd.supervision.launch import LinesHook
 from crtrd.supervision.output import Stream
 from crtrd.supervision.plan import Plan
 
+SPAWNER = "spawner"
+"""In place of a run id where `handed` and `returned` speak of the spawner's own descriptors ('control', 'pid')."""
 HELD_WITHIN = 30_000_000
 """Microseconds a child may take from the request to standing at its gate."""
 AT_ONCE = 32
@@ -130,6 +132,21 @@ class Supervisor:
         if left:
             self._cgroups.remove(left)
 
+    def inherit(self, fds: Mapping[str, int]) -> None:
+        """Go on with the spawner of an earlier life ('control', 'pid'), before its runs are adopted.
+
+        It keeps its zombies, so that exit statuses are known on every kernel; new runs get a new one. Owns `fds`.
+        """
+        self._retired.append(Spawner(self._reactor, self._answered, self._spawner_lost, (fds["control"], fds["pid"])))
+
+    def hand_over(self) -> dict[str, int] | None:
+        """Give up the spawner to a later life (re-execution): its descriptors, the caller's now. Then `close`."""
+        if self._spawner is None:
+            return None
+        control, pidfd = self._spawner.detach()
+        self._spawner = None
+        return {"control": control, "pid": pidfd}
+
     def live(self) -> frozenset[str]:
         """Runs that have, or will have, a process: everything that is not reported as over."""
         return frozenset(run_id for run_id, child in self._children.items() if not child.withheld)
@@ -140,11 +157,14 @@ class Supervisor:
         `fds` ('out', 'err', 'pid') come from the descriptor store and are owned here once the answer is ALIVE. A run
         that ended meanwhile counts as ALIVE where its pidfd was kept: its end and output are reported at once.
         """
-        proof, pidfd = adoption.take(run.identity, self._boot_id, fds.get("pid", -1))
+        proof, pidfd = adoption.take(run.identity, self._boot_id, fds.get("pid", -1), zombies=bool(self._retired))
         if proof is not Proof.ALIVE or run.identity is None:
             return proof
         head = plan.head if plan is not None else 4096
         child = Child(run.id, plan, Phase.RELEASED, identity=run.identity, pidfd=pidfd, cgroup=run.cgroup)
+        child.spawner = next(iter(self._retired), None)  # of the runs' life; it says so where this one is not its child
+        if child.spawner is not None:
+            child.spawner.tokens.add(run.id)
         child.released_at = adoption.started_mono(run.identity, self._clock)
         child.out = adoption.stream(fds.get("out", -1), head, self._hook(run.id, "stdout"))
         child.err = adoption.stream(fds.get("err", -1), head, self._hook(run.id, "stderr"))
@@ -170,6 +190,8 @@ class Supervisor:
         self._asked.clear()
         if self._patience is not None:
             self._patience.cancel()
+        if self._spawner is not None and self.returned is not None:
+            self.returned(SPAWNER)
         for spawner in [*self._retired, *self._leaving, *([self._spawner] if self._spawner else [])]:
             spawner.close()
         self._spawner = None
@@ -181,7 +203,14 @@ class Supervisor:
     def _current_spawner(self) -> Spawner:
         if self._spawner is None:
             self._spawner = Spawner(self._reactor, self._answered, self._spawner_lost)
+            if self.handed is not None:
+                self.handed(SPAWNER, {"control": self._spawner.control, "pid": self._spawner.pidfd})
         return self._spawner
+
+    def _give_up_spawner(self) -> None:
+        self._spawner = None
+        if self.returned is not None:
+            self.returned(SPAWNER)
 
     def _ask_next(self) -> None:
         while self._queued and len(self._asked) < AT_ONCE:
@@ -262,7 +291,7 @@ class Supervisor:
                 child.spawner.forget(child.run_id)
                 if child.spawner is self._spawner:
                     self._retired.append(child.spawner)
-                    self._spawner = None
+                    self._give_up_spawner()
             self._fail(child, faults.Shortage("fork", errno.ETIMEDOUT, "the child did not come to its gate in time"))
         self._watch_patience()
         self._ask_next()
@@ -274,18 +303,19 @@ class Supervisor:
             return
         if isinstance(told, int):
             self._concluded(child, told)
-        elif child.phase is Phase.ASKED or told != "reap":
+        elif told == "reap":
+            if child.phase is Phase.ENDED:
+                self._seek_status(child)  # not its child: adopted from yet another life
+        else:
             self._asked.pop(run_id, None)
             self._unwatch(child)
             self._fail(child, faults.launch_error(told, number))
             self._reactor.soon(self._ask_next)
-        else:
-            self._concluded(child, None)
 
     def _spawner_lost(self, spawner: Spawner) -> None:
         """It died: what it was asked for is our shortage; its children live on as somebody else's."""
         if spawner is self._spawner:
-            self._spawner = None
+            self._give_up_spawner()
         for others in (self._retired, self._leaving):
             if spawner in others:
                 others.remove(spawner)

@@ -17,6 +17,7 @@ from crtrd.core.occurrence import Identity, Origin, Phase, Run
 from crtrd.loop.clock import Clock
 from crtrd.supervision.exit_status import exit_status, zombie_status
 from crtrd.supervision.identity import Proof, identify
+from crtrd.supervision.supervisor import SPAWNER
 from tests.supervision.conftest import Room, is_alive, open_fds, wait_for
 
 pytestmark = pytest.mark.process
@@ -61,12 +62,20 @@ class Life:
         self.room.supervisor.handed = self._keep
 
     def _keep(self, run_id, fds):
+        if run_id == SPAWNER:
+            return
         self.kept[run_id] = {name: os.dup(fd) for name, fd in fds.items()}
 
     def start(self, *argv, **fields):
         plan = self.room.plan(*argv, **fields)
         held = self.room.go(plan)
         return plan, record(plan.run_id, held.identity, held.cgroup)
+
+    def hand_over(self):
+        """As a re-execution: the spawner stays."""
+        spawner = self.room.supervisor.hand_over()
+        self.end()
+        return spawner
 
     def end(self):
         """As a kill -9: released runs go on, the spawner goes."""
@@ -92,6 +101,34 @@ def test_output_and_status_of_an_adopted_run(earlier, room):
     assert ending.stdout.head == b"one\ntwo\n"
     assert ending.exit_code == (3 if statuses_of_strangers() else None)
     assert 400_000 < ending.duration < 2_000_000
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_spawner_handed_over_knows_every_status(earlier, room, kept):
+    """Re-execution, on any kernel: exit status, signal, and one that ended in between."""
+    plan, run = earlier.start("sh", "-c", "sleep 0.4; trap '' PIPE; echo two; exit 3")
+    _, killed = earlier.start("sh", "-c", "sleep 0.4; kill -9 $$")
+    _, over = earlier.start("sh", "-c", "echo over; exit 0")
+    held = earlier.room.plan("touch", "/nonexistent")
+    waiting = earlier.room.hold(held).identity.pid
+    wait_for(lambda: not is_alive(over.identity.pid))
+    spawner = earlier.hand_over()
+    wait_for(lambda: not is_alive(waiting))
+    room.supervisor.inherit(spawner)
+    for each in (run, killed, over):
+        fds = earlier.kept.pop(each.id)
+        assert room.supervisor.adopt(each, plan, fds if kept else {}) is Proof.ALIVE
+        for fd in () if kept else fds.values():
+            os.close(fd)
+    for fd in earlier.kept.pop(held.run_id).values():
+        os.close(fd)
+    assert room.end(run.id).ending.exit_code == 3
+    assert room.end(killed.id).ending.signal == 9
+    assert room.end(over.id).ending.exit_code == 0
+    if kept:
+        assert room.end(run.id).ending.stdout.head == b"two\n"
+    room.until(lambda: not room.supervisor._retired and not room.supervisor._leaving)
+    assert room.run("true").exit_code == 0
 
 
 def test_an_adopted_run_can_be_stopped(earlier, room):
@@ -246,7 +283,13 @@ def test_descriptors_are_handed_once_and_returned_once(room):
     plan = room.plan("true")
     room.go(plan)
     room.end(plan.run_id)
-    assert told == [("handed", plan.run_id, ["err", "out", "pid"]), ("returned", plan.run_id)]
+    assert told == [
+        ("handed", "spawner", ["control", "pid"]),
+        ("handed", plan.run_id, ["err", "out", "pid"]),
+        ("returned", plan.run_id),
+    ]
+    room.supervisor.close()
+    assert told[3:] == [("returned", "spawner")]
 
 
 def test_many_short_runs_leave_no_zombie_and_the_time_out_neither(room):
