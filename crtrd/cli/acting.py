@@ -1,6 +1,7 @@
-"""`cancel`, `pause`, `resume`, `skip`, `poke`, `kill`, `trigger`, `run`: asks the daemon to do something to a cron."""
+"""`cancel`, `pause`, `resume`, `skip`, `poke`, `kill`, `trigger`, `run`, `rerun`: asks the daemon to do something to a cron."""
 
 import argparse
+import os
 import signal
 
 from crtrd.cli.fields import RUN_FIELDS
@@ -19,6 +20,9 @@ def build(parser: argparse.ArgumentParser, verb: str) -> None:
             parser.add_argument("run", nargs="+", metavar="RUN", help="id of a live run")
             parser.add_argument("-s", "--signal", default="TERM", metavar="SIGNAL", help="name or number (TERM)")
             return
+        case "rerun":
+            parser.add_argument("occurrence", metavar="OCCURRENCE", help="id of a settled occurrence")
+            return
         case "cancel" | "pause" | "resume" | "poke":
             parser.add_argument("name", nargs="+", metavar="NAME", help="cron, by name or id")
         case _:
@@ -33,6 +37,7 @@ def build(parser: argparse.ArgumentParser, verb: str) -> None:
         case "run":
             parser.add_argument("--wait", action="store_true", help="wait for the end, exit with its status")
             parser.add_argument("--target", default="", metavar="TARGET", help="this target only")
+            parser.add_argument("--overlap", default="", metavar="WORD", help="overlap policy for this one")
         case "trigger":
             parser.add_argument("--at", metavar="TIME", help="the scheduled instant at or before this")
             parser.add_argument("--key", metavar="KEY", help="idempotency key")
@@ -44,8 +49,12 @@ def build(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def cancel(session: Session) -> int:
+    """A command that cancels its own cron says which run it is, so that it may still finish and deliver."""
+    given: dict[str, object] = {"kill": session.options.kill}
+    if own := os.environ.get("CRTR_RUN_ID"):
+        given["run"] = own
     for name in session.options.name:
-        session.client.call("Cancel", "sa{sv}", name, packed({"kill": session.options.kill}))
+        session.client.call("Cancel", "sa{sv}", name, packed(given))
     return DONE
 
 
@@ -105,11 +114,20 @@ def trigger(session: Session) -> int:
     return FAILED if disposition == "rejected" else DONE
 
 
+def rerun(session: Session) -> int:
+    (occurrence,) = session.client.call("Rerun", "s", session.options.occurrence)
+    if session.out.json:
+        session.out.dump({"occurrence_id": occurrence or None})
+    else:
+        session.out.note(f"Accepted occurrence {occurrence}: what {session.options.occurrence} has left undone.")
+    return DONE
+
+
 def run(session: Session) -> int:
     options, client = session.options, session.client
     if options.wait:
         client.subscribe()  # before the run exists, so that its end cannot be missed
-    occurrence, paths = client.call("Run", "sa{sv}", options.name, packed({"target": options.target}))
+    occurrence, paths = client.call("Run", "sa{sv}", options.name, packed({"target": options.target, "overlap": options.overlap}))
     runs = [str(path).rpartition("/")[2] for path in paths] if isinstance(paths, list) else []
     if options.wait:
         return _wait(session, str(occurrence), runs)
@@ -187,5 +205,5 @@ def _status(session: Session, found: list[View]) -> int:
     return DONE
 
 
-VERBS = {"cancel": cancel, "pause": pause, "resume": resume, "skip": skip, "poke": poke, "kill": kill,
+VERBS = {"cancel": cancel, "pause": pause, "resume": resume, "skip": skip, "poke": poke, "kill": kill, "rerun": rerun,
          "trigger": trigger, "run": run}

@@ -41,6 +41,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("poke", "acting", "NAME…", "start what is held"),
         Verb("run", "acting", "NAME", "now, out of band"),
         Verb("trigger", "acting", "NAME", "ask for an occurrence, durably"),
+        Verb("rerun", "acting", "OCCURRENCE", "what an occurrence has left undone"),
         Verb("kill", "acting", "RUN…", "send a signal to live runs"),
     )),
     ("What happened, what will", (

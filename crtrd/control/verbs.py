@@ -24,6 +24,7 @@ from crtrd.engine.engine import Engine, without_starts
 from crtrd.engine.lifecycle import Stage
 from crtrd.errors import Code, ConfigError, LedgerError, RequestError, ScheduleError
 from crtrd.ledger.queries import Filter
+from crtrd.supervision.membership import belongs
 
 __all__ = ["Caller", "Control", "Hooks", "Reply"]
 
@@ -125,8 +126,14 @@ class Control:
 
     def _cancel(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         name = arguments.text(given[0], "cron")
-        kill = arguments.options(given[1], "cancel", {"kill": bool}).get("kill", False)
-        self._post(lambda now, ticket: events.CancelRequested(now, ticket, _uid(caller), name, kill), _empty(reply))
+        chosen = arguments.options(given[1], "cancel", {"kill": bool, "run": str})
+        kill, own = chosen.get("kill", False), self._own_run(chosen.get("run", ""), caller)
+        self._post(lambda now, ticket: events.CancelRequested(now, ticket, _uid(caller), name, kill, own), _empty(reply))
+
+    def _own_run(self, run_id: str, caller: Caller) -> str:
+        """`run_id` where the caller is a process of that run, else ''."""
+        run = self._queries.run(run_id) if run_id else None
+        return run.id if run is not None and belongs(caller.pid, run) else ""
 
     def _pause(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         name, note = arguments.text(given[0], "cron"), arguments.text(given[1], "note")
@@ -153,6 +160,13 @@ class Control:
             lambda now, ticket: events.DispatchRequested(
                 now, ticket, _uid(caller), name, Origin.MANUAL, key, now, target=chosen.get("target", ""),
                 overlap=chosen.get("overlap", "")),
+            _mapped(reply, _dispatched, tuple))
+
+    def _rerun(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        wanted = self._occurrence(given[0]).id
+        key = uuid.uuid4().hex
+        self._post(
+            lambda now, ticket: events.RerunRequested(now, ticket, _uid(caller), wanted, key),
             _mapped(reply, _dispatched, tuple))
 
     def _kill(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
@@ -188,12 +202,16 @@ class Control:
             raise RequestError(Code.NO_SUCH_RUN, f"cannot find run {_shown(wanted)}: no run has that id")
         reply(views.run_view(run))
 
-    def _get_occurrence(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
-        wanted = arguments.text(given[0], "occurrence")
+    def _occurrence(self, given: object) -> Occurrence:
+        wanted = arguments.text(given, "occurrence")
         found = self._queries.occurrence(wanted)
         if found is None:
             message = f"cannot find occurrence {_shown(wanted)}: no occurrence has that id"
             raise RequestError(Code.NO_SUCH_OCCURRENCE, message)
+        return found
+
+    def _get_occurrence(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        found = self._occurrence(given[0])
         reply(views.occurrence_view(found, self._queries.cells(found.id)))
 
     def _list_crons(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
@@ -330,7 +348,7 @@ def _empty(reply: Reply) -> Reply:
 VERBS: Mapping[str, Callable[[Control, tuple[object, ...], Caller, Reply], None]] = {
     "arm": Control._arm, "change": Control._change, "cancel": Control._cancel, "pause": Control._pause,
     "resume": Control._resume, "skip": Control._skip, "poke": Control._poke, "run": Control._run,
-    "kill": Control._kill, "get_cron": Control._get_cron, "get_run": Control._get_run,
+    "rerun": Control._rerun, "kill": Control._kill, "get_cron": Control._get_cron, "get_run": Control._get_run,
     "get_occurrence": Control._get_occurrence, "list_crons": Control._list_crons,
     "list_occurrences": Control._list_occurrences, "list_runs": Control._list_runs, "next": Control._next,
     "calendar": Control._calendar, "explain": Control._explain, "status": Control._status,

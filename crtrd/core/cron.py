@@ -142,7 +142,18 @@ class Cron:
     damage: str = ""
     """Why the stored definition cannot be read; then `definition` holds nothing but the name, and the stored text
     stays in the ledger as it is."""
+    account: str = ""
+    """`uid name` of whom it was to run as when it was armed; a uid or name that means another now starts nothing."""
 
     @property
     def name(self) -> str:
         return self.definition.name
+
+
+@dataclass(frozen=True, slots=True)
+class Departed:
+    """A canceled cron that still has live runs: its rules decide how those end. Gone with the last of them."""
+
+    cron: Cron
+    delivers: str = ""
+    """The one occurrence whose output is still delivered: that of the command which canceled its own cron."""

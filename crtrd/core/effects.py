@@ -7,7 +7,7 @@ executor only after that commit (I1, I7).
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from crtrd.core.cron import Cron
+from crtrd.core.cron import Cron, Departed
 from crtrd.core.occurrence import Cell, Occurrence, Run
 from crtrd.errors import Code
 
@@ -19,6 +19,18 @@ class PutCron:
 
 @dataclass(frozen=True, slots=True)
 class DropCron:
+    cron_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutDeparted:
+    """What a canceled cron leaves behind for its live runs."""
+
+    departed: Departed
+
+
+@dataclass(frozen=True, slots=True)
+class DropDeparted:
     cron_id: str
 
 
@@ -49,7 +61,9 @@ class DropLease:
     occurrence_id: str
 
 
-Record = PutCron | DropCron | PutOccurrence | PutCell | PutRun | TakeLease | DropLease
+Record = (
+    PutCron | DropCron | PutDeparted | DropDeparted | PutOccurrence | PutCell | PutRun | TakeLease | DropLease
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,8 @@ class ArmRequested:
     caller: int
     cron_id: str
     definition: Definition
+    account: str = ""
+    """Whom it is to run as, `uid name`; '' where nobody looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class ChangeRequested:
     cron: str
     changes: Mapping[str, object]
     """Already typed fields of Definition that the caller named."""
+    account: str | None = None
+    """None: whom it runs as has not been changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,8 @@ class CancelRequested:
     caller: int
     cron: str
     kill: bool
+    run_id: str = ""
+    """The run whose command asks, as far as that was verified; '' for everybody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +182,17 @@ class DispatchRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class RerunRequested:
+    """Somebody asks for what a settled occurrence has left undone. `key` is fresh."""
+
+    at: int
+    ticket: int
+    caller: int
+    occurrence_id: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class KillRequested:
     at: int
     ticket: int
@@ -187,5 +204,5 @@ class KillRequested:
 Event = (
     WokeUp | ClockSet | DaemonStarted | RunHeld | LaunchFailed | RunEnded | RunLost | TimeoutReached | StopBegun
     | ArmRequested | ChangeRequested | CancelRequested | PauseRequested | ResumeRequested | SkipRequested
-    | PokeRequested | DispatchRequested | KillRequested
+    | PokeRequested | DispatchRequested | RerunRequested | KillRequested
 )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from crtrd.core.cron import Cron
+from crtrd.core.cron import Cron, Departed
 from crtrd.core.occurrence import Cell, Occurrence, Run
 
 
@@ -27,6 +27,9 @@ class Facts(Protocol):
     def cron(self, cron_id: str) -> Cron | None: ...
 
     def find_cron(self, name_or_id: str) -> Cron | None: ...
+
+    def departed(self, cron_id: str) -> Departed | None:
+        """What a canceled cron left behind for its live runs."""
 
     def crons_due(self, now: int) -> list[Cron]:
         """Active crons whose `next_at` has come, earliest first."""
@@ -65,6 +68,9 @@ class Facts(Protocol):
 
     def held_over(self, now: int) -> list[Occurrence]:
         """Held ones whose expiry (their `due_at`, where it is not 0) has come."""
+
+    def reruns(self, occurrence: Occurrence) -> list[Occurrence]:
+        """Those that were asked for to finish this one, oldest first."""
 
     def cells(self, occurrence_id: str) -> list[Cell]: ...
 

@@ -241,5 +241,10 @@ def occurrence_id(cron_id: str, origin: Origin, instant: int, key: str) -> str:
     return derive_id("occurrence", cron_id, origin, key if key else instant)
 
 
+def rerun_label(occurrence: str) -> str:
+    """The label of a manual occurrence that finishes another one; nobody can name labels of manual ones."""
+    return f"rerun of {occurrence}"
+
+
 def run_id(occurrence: str, target: str, attempt: int) -> str:
     return derive_id("run", occurrence, target, attempt)

@@ -92,8 +92,13 @@ def scheduled(cron: Cron, instant: int, now: int, key: str = "") -> Occurrence:
     )
 
 
-def accept(cron: Cron, new: Occurrence, facts: Facts, now: int, *, queue_freely: bool = False) -> Iterator[Effect]:
-    """Put a new occurrence before the overlap policy; it ends up pending, or settled with the reason."""
+def accept(
+    cron: Cron, new: Occurrence, facts: Facts, now: int, *, queue_freely: bool = False, only: tuple[str, ...] = ()
+) -> Iterator[Effect]:
+    """Put a new occurrence before the overlap policy; it ends up pending, or settled with the reason.
+
+    `only`: the targets that it is for, where it is not for all.
+    """
     others = facts.open_occurrences(cron.id)
     verdict = judge(cron.definition, new.overlap, others)
     if verdict.turn is Turn.SKIP and not queue_freely:
@@ -103,7 +108,7 @@ def accept(cron: Cron, new: Occurrence, facts: Facts, now: int, *, queue_freely:
         for other in others:
             yield from replace_open(cron, other, facts, now)
     yield PutOccurrence(new)
-    targets = (new.target,) if new.target else cron.definition.targets or ("",)
+    targets = only or ((new.target,) if new.target else cron.definition.targets or ("",))
     for target in targets:
         yield PutCell(Cell(new.id, target, Status.PENDING, due_at=new.due_at))
     yield reports.occurrence_event("accepted", new, f"occurrence of {format_instant(new.instant)} accepted")

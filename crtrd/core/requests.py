@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from crtrd.core import reports
-from crtrd.core.cron import SECOND, Cron, Definition, PausedBy, State
+from crtrd.core.cron import SECOND, Cron, Definition, Departed, PausedBy, State
 from crtrd.core.effects import (
     Answer,
     DropCron,
     Effect,
     PutCell,
     PutCron,
+    PutDeparted,
     PutOccurrence,
     PutRun,
     SignalRun,
@@ -61,7 +62,7 @@ def arm(event: ArmRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
     anchor = event.at - event.at % SECOND
     cron = Cron(
         id=event.cron_id, definition=definition, state=State.ACTIVE, owner=event.caller, created_at=event.at,
-        changed_at=event.at, anchor=anchor, considered=event.at, last_boot=limits.boot_id,
+        changed_at=event.at, anchor=anchor, considered=event.at, last_boot=limits.boot_id, account=event.account,
     )
     _check_schedule(cron, f"cannot arm {definition.name!r}")
     yield PutCron(cron)
@@ -90,6 +91,8 @@ def change(event: ChangeRequested, facts: Facts, limits: Limits) -> Iterator[Eff
     cron = replace(old, definition=definition, changed_at=event.at, considered=max(event.at, old.considered))
     if definition.schedule != old.definition.schedule:
         cron = replace(cron, anchor=event.at - event.at % SECOND, after_end_at=None, last_boot=limits.boot_id)
+    if event.account is not None:
+        cron = replace(cron, account=event.account)
     revived = old.state is State.FINISHED and _differ(definition, old.definition)
     _check_schedule(cron, f"cannot change {cron.name!r}")
     cron = replace(cron, state=State.ACTIVE if revived else cron.state)
@@ -130,20 +133,29 @@ def _intact(cron: Cron, verb: str) -> Cron:
 
 
 def cancel(event: CancelRequested, facts: Facts) -> Iterator[Effect]:
-    """Remove the cron. What waits is canceled; what runs is left alone and keeps its history, unless `kill`."""
+    """Remove the cron. What waits is canceled; what runs is left alone and keeps its history, unless `kill`.
+
+    A command that cancels its own cron finishes in any case, and its output is delivered.
+    """
     cron = named(event.cron, facts)
+    own = facts.run(event.run_id) if event.run_id else None
+    itself = own.occurrence_id if own and own.cron_id == cron.id and own.phase is Phase.RUNNING else ""
+    left = False
     for occurrence in facts.open_occurrences(cron.id):
         live = facts.live_runs(occurrence.id)
+        left = left or bool(live)
         if not live:
             detail = "its cron was canceled"
             yield from settle_waiting(occurrence, Status.CANCELED, Reason.CANCELED, detail, event.at, facts)
-        elif event.kill:
+        elif event.kill and occurrence.id != itself:
             yield from stop_runs(occurrence, live, Result.CANCELED, cron)
         else:
             for run in live:
                 if run.phase is Phase.STARTING and not run.stopping:
                     yield PutRun(replace(run, stopping=Result.CANCELED))
     yield DropCron(cron.id)
+    if left:
+        yield PutDeparted(Departed(cron, itself))
     yield reports.cron_event("canceled", cron, "canceled", event.caller)
     yield Answer(event.ticket, None)
 
@@ -213,6 +225,8 @@ def poke(event: PokeRequested, facts: Facts) -> Iterator[Effect]:
             row = replace(move(occurrence, Status.PENDING, event.at, detail="poked"), due_at=event.at)
         elif occurrence.status is Status.RUNNING and occurrence.reason not in GIVING_WAY:
             row = replace(occurrence, reason=Reason.POKED)
+        elif any(cell.status is Status.HELD for cell in facts.cells(occurrence.id)):
+            row = replace(occurrence, due_at=min(event.at, occurrence.due_at))  # others of its cells wait for a retry
         else:
             continue
         poked += 1

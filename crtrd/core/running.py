@@ -8,11 +8,13 @@ The first cause wins: a run that is being stopped for a timeout ends as `timeout
 
 from collections.abc import Iterator
 from dataclasses import replace
+from errno import errorcode
 
 from crtrd.core import reports
 from crtrd.core.cron import Cron, OnCrash, OnFailure, PausedBy, State
 from crtrd.core.effects import (
     CloseGate,
+    DropDeparted,
     DropLease,
     Effect,
     OpenGate,
@@ -47,6 +49,8 @@ from crtrd.schedule.spans import format_span
 NOT_SEEN = Ending(None, None, oom=False, duration=None, stdout=Output(), stderr=Output())
 FAILURES = frozenset({Result.EXIT_CODE, Result.SIGNAL, Result.TIMEOUT, Result.OOM_KILL, Result.START_FAILED})
 WORST_FIRST = (Status.FAILED, Status.UNOBSERVED, Status.ABANDONED, Status.CANCELED)
+UNMENDABLE = frozenset({"profile", "environment"})
+"""Stages of a start that fail alike at every attempt until somebody acts: said once, no retry is used on them."""
 CELL_STATUS: dict[Result, Status] = {
     Result.SUCCESS: Status.SUCCESS, Result.HELD: Status.HELD, Result.UNOBSERVED: Status.UNOBSERVED,
     Result.ABANDONED: Status.ABANDONED, Result.CANCELED: Status.CANCELED, Result.REPLACED: Status.CANCELED,
@@ -86,17 +90,19 @@ def launch_failed(event: LaunchFailed, facts: Facts) -> Iterator[Effect]:
     cell = _cell(run, facts)
     if event.shortage and cell is not None:
         yield PutCell(replace(cell, shortages=cell.shortages + 1))
-    failed = run if run.stopping else replace(run, result=Result.START_FAILED, reason=event.message)
-    yield from _conclude(failed, NOT_SEEN, event.at, facts, shortage=event.shortage)
+    name = errorcode.get(event.errno, "")
+    told = f"{event.message} ({name})" if name else event.message
+    failed = run if run.stopping else replace(run, result=Result.START_FAILED, reason=told)
+    hopeless = event.stage in UNMENDABLE
+    yield from _conclude(failed, NOT_SEEN, event.at, facts, shortage=event.shortage, hopeless=hopeless)
 
 
 def timeout_reached(event: TimeoutReached, facts: Facts) -> Iterator[Effect]:
     run = facts.run(event.run_id)
-    cron = facts.cron(run.cron_id) if run else None
     if run is None or run.phase is Phase.ENDED or run.stopping:
         return
     yield PutRun(replace(run, stopping=Result.TIMEOUT))
-    yield StopRun(run.id, grace_of(cron))
+    yield StopRun(run.id, grace_of(rules(run.cron_id, facts)))
 
 
 def run_ended(event: RunEnded, facts: Facts) -> Iterator[Effect]:
@@ -121,6 +127,14 @@ def run_lost(event: RunLost, facts: Facts) -> Iterator[Effect]:
         result = Result(run.stopping) if run.stopping else Result.INTERRUPTED
         lost = replace(run, result=result, reason="crtrd ended before the command was released")
     yield from _conclude(lost, NOT_SEEN, event.at, facts, again=again)
+
+
+def rules(cron_id: str, facts: Facts) -> Cron | None:
+    """The cron, or what a canceled one has left behind: by this the end of a run is judged."""
+    if (cron := facts.cron(cron_id)) is not None:
+        return cron
+    departed = facts.departed(cron_id)
+    return departed.cron if departed else None
 
 
 def classify(run: Run, ending: Ending, cron: Cron | None) -> tuple[Result, str]:  # noqa: PLR0911 - a table
@@ -158,11 +172,12 @@ def _cell(run: Run, facts: Facts) -> Cell | None:
 
 
 def _conclude(
-    run: Run, ending: Ending, now: int, facts: Facts, *, shortage: bool = False, again: bool = False
+    run: Run, ending: Ending, now: int, facts: Facts, *, shortage: bool = False, again: bool = False,
+    hopeless: bool = False,
 ) -> Iterator[Effect]:
     """Record the end of a run, then carry it on to its cell and its occurrence."""
     cron = facts.cron(run.cron_id)
-    result, reason = classify(run, ending, cron)
+    result, reason = classify(run, ending, rules(run.cron_id, facts))
     run = replace(
         run, phase=Phase.ENDED, result=result, reason=reason, finished_at=now, duration=ending.duration,
         exit_code=ending.exit_code, signal=ending.signal, stdout=ending.stdout, stderr=ending.stderr,
@@ -173,7 +188,7 @@ def _conclude(
     occurrence, cell = facts.occurrence(run.occurrence_id), _cell(run, facts)
     final = cron is None or occurrence is None or occurrence.reason in GIVING_WAY
     if cell is not None:
-        due = None if final else _due_again(run, cell, cron, now, shortage=shortage, again=again)
+        due = None if final or hopeless else _due_again(run, cell, cron, now, shortage=shortage, again=again)
         status = CELL_STATUS[result] if due is None else Status.PENDING
         excused = cell.excused + (result is Result.HELD)
         yield PutCell(replace(cell, status=status, due_at=cell.due_at if due is None else due, excused=excused))
@@ -185,7 +200,7 @@ def _due_again(run: Run, cell: Cell, cron: Cron | None, now: int, *, shortage: b
     """When this cell is to be tried again; None when its end is final."""
     if again:
         return now
-    if cron is None or run.result not in FAILURES or run.out_of_band:
+    if cron is None or run.result not in FAILURES or (run.out_of_band and not shortage):
         return None
     delay = shortage_delay(cell) if shortage else retry_delay(cron.definition, cell)
     return None if delay is None else now + delay
@@ -240,6 +255,8 @@ def _settle(
         failed = [cell for cell in cells if cell.status is Status.FAILED]
         ours = bool(failed) and all(cell.shortages > SHORTAGE_LIMIT for cell in failed)
         yield from _after(cron, settled, now, facts, ours=ours)
+    elif facts.departed(occurrence.cron_id) and not facts.open_occurrences(occurrence.cron_id):
+        yield DropDeparted(occurrence.cron_id)
 
 
 def _cause(occurrence: Occurrence, cells: list[Cell], status: Status, facts: Facts) -> tuple[Reason, str]:

@@ -23,6 +23,7 @@ from crtrd.core.events import (
     LaunchFailed,
     PauseRequested,
     PokeRequested,
+    RerunRequested,
     ResumeRequested,
     RunEnded,
     RunHeld,
@@ -33,8 +34,9 @@ from crtrd.core.events import (
     WokeUp,
 )
 from crtrd.core.facts import Facts, Limits
-from crtrd.core.occurrence import Occurrence, Reason, Result, Status, occurrence_id
+from crtrd.core.occurrence import Occurrence, Origin, Reason, Result, Status, occurrence_id
 from crtrd.core.owing import accept, owe_due, plan, scheduled
+from crtrd.core.rerun import rerun
 from crtrd.core.retry import longest_wait
 from crtrd.core.starting import start_waiting
 from crtrd.core.stopping import grace_of, settle_waiting, stop_runs
@@ -44,7 +46,7 @@ from crtrd.core.timetable import timetable
 def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Decide one event. Raises RequestError where a request is refused."""
     yield from _decide(event, facts, limits)
-    if not isinstance(event, StopBegun | DispatchRequested):
+    if not isinstance(event, StopBegun | DispatchRequested | RerunRequested):
         yield from start_waiting(event.at, facts, limits)
 
 
@@ -87,6 +89,8 @@ def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # 
             yield from requests.poke(event, facts)
         case DispatchRequested():
             yield from _dispatch(event, facts, limits)
+        case RerunRequested():
+            yield from _rerun(event, facts, limits)
         case KillRequested():
             yield from requests.kill(event, facts)
 
@@ -156,11 +160,25 @@ def _booted(cron: Cron, event: DaemonStarted, facts: Facts) -> Iterator[Effect]:
 
 
 def _dispatch(event: DispatchRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
-    """Start at once what may start, so that the answer can name the runs."""
     yield from requests.dispatch(event, facts)
-    yield from start_waiting(event.at, facts, limits)
     cron = requests.named(event.cron, facts)
-    occurrence = facts.occurrence(occurrence_id(cron.id, event.origin, event.instant, event.key))
+    name = occurrence_id(cron.id, event.origin, event.instant, event.key)
+    yield from _start_and_answer(name, event, facts, limits)
+
+
+def _rerun(event: RerunRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
+    yield from rerun(event, facts)
+    old = facts.occurrence(event.occurrence_id)
+    name = occurrence_id(old.cron_id, Origin.MANUAL, old.instant, event.key) if old else ""
+    yield from _start_and_answer(name, event, facts, limits)
+
+
+def _start_and_answer(
+    name: str, event: DispatchRequested | RerunRequested, facts: Facts, limits: Limits
+) -> Iterator[Effect]:
+    """Start at once what may start, so that the answer can name the runs."""
+    yield from start_waiting(event.at, facts, limits)
+    occurrence = facts.occurrence(name)
     runs = tuple(run.id for run in facts.live_runs(occurrence.id)) if occurrence else ()
     yield Answer(event.ticket, (occurrence, runs))
 
@@ -170,7 +188,7 @@ def _interrupt_all(facts: Facts) -> Iterator[Effect]:
     runs = facts.live_runs()
     for name in dict.fromkeys(run.occurrence_id for run in runs):
         mine = [run for run in runs if run.occurrence_id == name]
-        cron, occurrence = facts.cron(mine[0].cron_id), facts.occurrence(name)
+        cron, occurrence = running.rules(mine[0].cron_id, facts), facts.occurrence(name)
         for run in mine:
             if run.stopping:
                 yield StopRun(run.id, grace_of(cron))

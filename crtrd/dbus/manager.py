@@ -81,6 +81,10 @@ def _started(answer: object) -> Body:
     return fit("s", view["occurrence"]), [run_path(str(run)) for run in _as(list, view["runs"])]
 
 
+def _occurrence(answer: object) -> Body:
+    return (fit("s", view_of(answer)["occurrence"]),)
+
+
 def _disposed(answer: object) -> Body:
     view = view_of(answer)
     return tuple(clean(str(view[key] or "")) for key in ("disposition", "occurrence_id", "status"))
@@ -148,6 +152,7 @@ METHODS: tuple[Method, ...] = (
     _method("Run", "s cron, a{sv} options", "s occurrence, ao runs", "run", _started, arrive=_run_options),
     _method("Trigger", "s cron, a{sv} options", "s disposition, s occurrence, s status", "trigger", _disposed,
             arrive=_options),
+    _method("Rerun", "s occurrence", "s occurrence", "rerun", _occurrence),
     _method("Kill", "s run, i signal", "", "kill"),
     _method("Next", "s cron, u count", "at instants", "next", _instants),
     _method("Calendar", "a{sv} definition, t from_usec, u count", "at instants", "calendar", _instants,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from crtrd.core.cron import SECOND, Cron
 from crtrd.core.events import RunLost
 from crtrd.core.occurrence import Phase, Run
+from crtrd.core.running import rules
 from crtrd.engine.context import plan_for
 from crtrd.engine.engine import Engine
 from crtrd.errors import LaunchError, LedgerError
@@ -81,4 +82,4 @@ class Recovery:
 
 
 def _live(session: Session) -> Live:
-    return [(run, session.cron(run.cron_id)) for run in session.live_runs()]
+    return [(run, rules(run.cron_id, session)) for run in session.live_runs()]

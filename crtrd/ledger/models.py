@@ -26,10 +26,20 @@ class CronRow(Model):
     skip_next = TextField()
     overlap = TextField()
     pool = TextField()
+    account = TextField()
     serial = IntegerField()
 
     class Meta:
         table_name = "crons"
+
+
+class DepartedRow(Model):
+    id = TextField(primary_key=True)
+    cron = TextField()
+    delivers = TextField()
+
+    class Meta:
+        table_name = "departed"
 
 
 class OccurrenceRow(Model):
@@ -128,4 +138,4 @@ class MetaRow(Model):
         table_name = "meta"
 
 
-MODELS: tuple[type[Model], ...] = (CronRow, OccurrenceRow, CellRow, RunRow, LeaseRow, MetaRow)
+MODELS: tuple[type[Model], ...] = (CronRow, DepartedRow, OccurrenceRow, CellRow, RunRow, LeaseRow, MetaRow)

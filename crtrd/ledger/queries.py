@@ -68,11 +68,15 @@ class Queries:
         return values, (found[limit - 1][0] if len(found) > limit else 0)
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
+        """By id, or by a beginning of at least 4 digits that only one occurrence has."""
         found = self._rows(rows.OCCURRENCE_SELECT + " WHERE o.id = ?", occurrence_id)
-        return rows.occurrence_from_row(found[0]) if found else None
+        if not found and len(occurrence_id) >= 4 and occurrence_id.isalnum():  # noqa: PLR2004 - said above
+            found = self._rows(rows.OCCURRENCE_SELECT + " WHERE o.id GLOB ? LIMIT 2", occurrence_id + "*")
+        return rows.occurrence_from_row(found[0]) if len(found) == 1 else None
 
     def occurrence_at(self, cron_id: str, instant: int) -> Occurrence | None:
-        sql = rows.OCCURRENCE_SELECT + " WHERE o.cron_id = ? AND o.instant = ? ORDER BY o.serial DESC LIMIT 1"
+        mine = " WHERE o.cron_id = ? AND o.instant = ? ORDER BY o.origin = 'manual', o.serial DESC LIMIT 1"
+        sql = rows.OCCURRENCE_SELECT + mine
         found = self._rows(sql, cron_id, instant)
         return rows.occurrence_from_row(found[0]) if found else None
 

@@ -16,6 +16,7 @@ from crtrd.core.cron import (
     CatchUp,
     Cron,
     Definition,
+    Departed,
     OnCrash,
     OnFailure,
     OnOutput,
@@ -120,7 +121,7 @@ def cron_row(cron: Cron, serial: int) -> Row:
         cron.id, cron.name, dump_definition(definition), cron.state, cron.paused_by, cron.note, cron.owner,
         cron.created_at, cron.changed_at, cron.anchor, cron.considered, cron.next_at, cron.after_end_at,
         cron.failures, cron.runs_counted, cron.last_boot, json.dumps(cron.skip_next), definition.overlap,
-        definition.pool, serial,
+        definition.pool, cron.account, serial,
     )
 
 
@@ -134,8 +135,17 @@ def cron_from_row(row: Row) -> Cron:
         id=row[0], definition=definition, state=State(row[3]), paused_by=PausedBy(row[4]), note=row[5],
         owner=row[6], created_at=row[7], changed_at=row[8], anchor=row[9], considered=row[10], next_at=row[11],
         after_end_at=row[12], failures=row[13], runs_counted=row[14], last_boot=row[15],
-        skip_next=tuple(json.loads(row[16])), damage=damage,
+        skip_next=tuple(json.loads(row[16])), damage=damage, account=row[19],
     )
+
+
+def departed_row(departed: Departed) -> Row:
+    """The cron as JSON of its own row: it is read again only to end its last runs."""
+    return (departed.cron.id, json.dumps(cron_row(departed.cron, 0)), departed.delivers)
+
+
+def departed_from_row(row: Row) -> Departed:
+    return Departed(cron_from_row(tuple(json.loads(row[1]))), row[2])
 
 
 def occurrence_row(each: Occurrence) -> Row:

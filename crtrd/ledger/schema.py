@@ -64,7 +64,14 @@ STEP_1 = (
 
 STEP_2 = ("ALTER TABLE cells ADD COLUMN excused INTEGER NOT NULL DEFAULT 0",)
 
-STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2)
+STEP_3 = (
+    "ALTER TABLE crons ADD COLUMN account TEXT NOT NULL DEFAULT ''",
+    """CREATE TABLE departed (
+        id TEXT PRIMARY KEY NOT NULL, cron TEXT NOT NULL, delivers TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+)
+
+STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3)
 """Step N brings a ledger from version N-1 to N. Steps that have been released are never edited."""
 
 

@@ -6,19 +6,21 @@ from typing import assert_never
 
 from peewee import SqliteDatabase
 
-from crtrd.core.cron import Cron
+from crtrd.core.cron import Cron, Departed
 from crtrd.core.effects import (
     DropCron,
+    DropDeparted,
     DropLease,
     PutCell,
     PutCron,
+    PutDeparted,
     PutOccurrence,
     PutRun,
     Record,
     TakeLease,
 )
 from crtrd.core.idle import Owed
-from crtrd.core.occurrence import Cell, Occurrence, Run
+from crtrd.core.occurrence import Cell, Occurrence, Run, rerun_label
 from crtrd.ledger import rows
 from crtrd.ledger.retention import Keep, prune
 
@@ -68,6 +70,10 @@ class Session:
     def find_cron(self, name_or_id: str) -> Cron | None:
         row = self._one(rows.CRON_SELECT + " WHERE c.name = ?", name_or_id)
         return rows.cron_from_row(row) if row else self.cron(name_or_id)
+
+    def departed(self, cron_id: str) -> Departed | None:
+        row = self._one("SELECT id, cron, delivers FROM departed WHERE id = ?", cron_id)
+        return rows.departed_from_row(row) if row else None
 
     def crons_due(self, now: int) -> list[Cron]:
         due = " WHERE c.state = 'active' AND c.next_at IS NOT NULL AND c.next_at <= ? ORDER BY c.next_at, c.serial"
@@ -124,6 +130,10 @@ class Session:
     def held_over(self, now: int) -> list[Occurrence]:
         return self._occurrences(HELD_OVER + " ORDER BY o.serial", now)
 
+    def reruns(self, occurrence: Occurrence) -> list[Occurrence]:
+        mine = " WHERE o.cron_id = ? AND o.origin = 'manual' AND o.label = ? ORDER BY o.serial"
+        return self._occurrences(mine, occurrence.cron_id, rerun_label(occurrence.id))
+
     def cells(self, occurrence_id: str) -> list[Cell]:
         mine = " WHERE occurrence_id = ? ORDER BY target"
         return [rows.cell_from_row(row) for row in self._all(rows.CELL_SELECT + mine, occurrence_id)]
@@ -168,6 +178,12 @@ class Session:
                 self._put_cron(cron)
             case DropCron(cron_id):
                 self._database.execute_sql("DELETE FROM crons WHERE id = ?", (cron_id,))
+            case PutDeparted(departed):
+                self._database.execute_sql(
+                    "INSERT OR REPLACE INTO departed (id, cron, delivers) VALUES (?, ?, ?)",
+                    rows.departed_row(departed))
+            case DropDeparted(cron_id):
+                self._database.execute_sql("DELETE FROM departed WHERE id = ?", (cron_id,))
             case PutOccurrence(occurrence):
                 self._database.execute_sql(rows.OCCURRENCE_UPSERT, rows.occurrence_row(occurrence))
             case PutCell(cell):
