@@ -1,4 +1,4 @@
-"""`cancel`, `pause`, `resume`, `skip`, `poke`, `kill`, `trigger`, `run`, `rerun`: asks the daemon to do something to a cron."""
+"""`cancel`, `pause`, `resume`, `skip`, `poke`, `kill`, `trigger`, `run`, `rerun`: asks for something to be done."""
 
 import argparse
 import os
@@ -127,7 +127,8 @@ def run(session: Session) -> int:
     options, client = session.options, session.client
     if options.wait:
         client.subscribe()  # before the run exists, so that its end cannot be missed
-    occurrence, paths = client.call("Run", "sa{sv}", options.name, packed({"target": options.target, "overlap": options.overlap}))
+    given: dict[str, object] = {"target": options.target, "overlap": options.overlap}
+    occurrence, paths = client.call("Run", "sa{sv}", options.name, packed(given))
     runs = [str(path).rpartition("/")[2] for path in paths] if isinstance(paths, list) else []
     if options.wait:
         return _wait(session, str(occurrence), runs)

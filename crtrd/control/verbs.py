@@ -128,7 +128,8 @@ class Control:
         name = arguments.text(given[0], "cron")
         chosen = arguments.options(given[1], "cancel", {"kill": bool, "run": str})
         kill, own = chosen.get("kill", False), self._own_run(chosen.get("run", ""), caller)
-        self._post(lambda now, ticket: events.CancelRequested(now, ticket, _uid(caller), name, kill, own), _empty(reply))
+        self._post(
+            lambda now, ticket: events.CancelRequested(now, ticket, _uid(caller), name, kill, own), _empty(reply))
 
     def _own_run(self, run_id: str, caller: Caller) -> str:
         """`run_id` where the caller is a process of that run, else ''."""

@@ -91,7 +91,7 @@ def launch_failed(event: LaunchFailed, facts: Facts) -> Iterator[Effect]:
     if event.shortage and cell is not None:
         yield PutCell(replace(cell, shortages=cell.shortages + 1))
     name = errorcode.get(event.errno, "")
-    told = f"{event.message} ({name})" if name else event.message
+    told = event.message if name in event.message else f"{event.message} ({name})"
     failed = run if run.stopping else replace(run, result=Result.START_FAILED, reason=told)
     hopeless = event.stage in UNMENDABLE
     yield from _conclude(failed, NOT_SEEN, event.at, facts, shortage=event.shortage, hopeless=hopeless)
