@@ -203,16 +203,25 @@ class Dispatcher:
         self._ask(answer, caller, "list_crons", ({}, PAGE_MOST, ""), crons)
 
 
+def _members(kind: Kind) -> dict[tuple[str | None, str], tuple[Interface, Member]]:
+    """Every member of a kind of object, by interface and name, and by name alone: ours comes last and wins."""
+    found: dict[tuple[str | None, str], tuple[Interface, Member]] = {}
+    for interface in INTERFACES[kind]:
+        for method in interface.methods:
+            found[interface.name, method.name] = found[None, method.name] = interface, method
+    return found
+
+
+MEMBERS = {kind: _members(kind) for kind in Kind}
+
+
 def _find(node: Node, wanted: str | None, member: str) -> tuple[Interface, Member] | str:
     """The member that a call means, or the freedesktop error it deserves. The interface may be left out."""
-    here = [entry for entry in INTERFACES[node.kind] if wanted is None or entry.name == wanted]
-    if not here:
-        return "UnknownInterface"
-    for interface in reversed(here):  # ours comes last and has precedence
-        for method in interface.methods:
-            if method.name == member:
-                return interface, method
-    return "UnknownMethod"
+    found = MEMBERS[node.kind].get((wanted, member))
+    if found is not None:
+        return found
+    known = wanted is None or any(entry.name == wanted for entry in INTERFACES[node.kind])
+    return "UnknownMethod" if known else "UnknownInterface"
 
 
 def _managed(

@@ -33,16 +33,10 @@ class Member:
     """A method or a signal. `takes` are a method's inputs or a signal's values."""
 
     name: str
-    takes: tuple[Argument, ...] = ()
-    gives: tuple[Argument, ...] = ()
-
-    @property
-    def signature(self) -> str:
-        return "".join(argument.signature for argument in self.takes)
-
-    @property
-    def reply_signature(self) -> str:
-        return "".join(argument.signature for argument in self.gives)
+    takes: tuple[Argument, ...]
+    gives: tuple[Argument, ...]
+    signature: str
+    reply_signature: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,12 @@ def arguments(text: str) -> tuple[Argument, ...]:
 
 
 def member(name: str, takes: str = "", gives: str = "") -> Member:
-    return Member(name, arguments(takes), arguments(gives))
+    inward, outward = arguments(takes), arguments(gives)
+    return Member(name, inward, outward, _signature(inward), _signature(outward))
+
+
+def _signature(of: tuple[Argument, ...]) -> str:
+    return "".join(argument.signature for argument in of)
 
 
 STANDARD = (
