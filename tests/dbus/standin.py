@@ -169,6 +169,10 @@ class StandIn:
         self.find(name)
         return {"disposition": "accepted", "occurrence_id": derive_id(str(options)), "status": "pending"}
 
+    def verb_rerun(self, occurrence):
+        row = self.occurrences[occurrence]
+        return self.verb_run(row["cron_id"], {"target": ""})
+
     def verb_kill(self, run, signal):
         if run not in self.runs:
             raise RequestError(Code.NO_SUCH_RUN, f"cannot kill run {run!r}: no such run")

@@ -40,8 +40,9 @@ def test_every_method_answers(world):
     assert len(occurrence) == 32
     calls = {
         "Change": ("sa{sv}", "tick", {"timeout": ("s", "5s")}), "Pause": ("ss", "tick", "why"),
-        "Resume": ("s", "tick"), "Skip": ("st", "tick", 0), "Poke": ("s", "tick"), "Kill": ("si", run_id, 15),
-        "Next": ("su", "tick", 3), "Calendar": ("a{sv}tu", {"schedule": ("as", ["@daily"])}, NOON, 2),
+        "Resume": ("s", "tick"), "Skip": ("st", "tick", 0), "Poke": ("s", "tick"), "Kill": ("si", run_id, 15), "Rerun": ("s", occurrence),
+        "Next": ("su", "tick", 3),
+        "Calendar": ("a{sv}tu", {"schedule": ("as", ["@daily"])}, NOON, 2),
         "Explain": ("st", "tick", NOON), "GetCron": ("s", "tick"), "GetRun": ("s", run_id),
         "ListCrons": ("a{sv}us", {}, 10, ""), "ListOccurrences": ("a{sv}us", {"cron": ("s", "tick")}, 10, ""),
         "ListRuns": ("a{sv}us", {"cron": ("s", "tick")}, 10, ""), "Trigger": ("sa{sv}", "tick", {}),
@@ -52,6 +53,7 @@ def test_every_method_answers(world):
     assert answers["Poke"] == (1,)
     assert answers["Next"] == ([NOON, NOON + 60_000_000, NOON + 120_000_000],)
     assert answers["Trigger"][0] == "accepted"
+    assert len(answers["Rerun"][0]) == 32
     assert answers["GetCron"] == (f"{names.BUS_PATH}/cron/{cron_id}",)
     assert plain("a{sv}", answers["GetRun"][0])["stdout_head"] == b"hello\n"
     assert plain("aa{sv}", answers["ListOccurrences"][0])[0]["cells"][0]["attempts"] == 1
