@@ -73,6 +73,8 @@ class Child:
     """We sent SIGKILL, so a death by it is no OOM kill."""
     tree: tuple[Stat, ...] = ()
     """Descendants seen at the stop, where no cgroup remembers them."""
+    handed: bool = False
+    """Copies of its descriptors may be kept elsewhere."""
     leaked: bool = False
     """Somebody still held a pipe when the leader had ended."""
     survivors: list[str] = field(default_factory=list)

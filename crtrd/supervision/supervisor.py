@@ -6,16 +6,14 @@ once, and what comes of it is reported from a later turn of the loop. Nothing is
 
 import contextlib
 import errno
-import marshal
 import os
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
 from crtrd.core.events import Ending, Event, LaunchFailed, RunEnded, RunHeld
 from crtrd.core.occurrence import Run
 from crtrd.errors import LaunchError
-from crtrd.loop.reactor import IN, Reactor, Timer
+from crtrd.loop.reactor import IN, Reactor
 from crtrd.supervision import adoption, faults, launch, signals
 from crtrd.supervision.cgroup import Cgroups
 from crtrd.supervision.child import Child, Phase
@@ -26,13 +24,8 @@ from crtrd.supervision.identity import Proof, descendants, identify
 from crtrd.supervision.launch import LinesHook
 from crtrd.supervision.output import Stream
 from crtrd.supervision.plan import Plan
+from crtrd.supervision.starts import SPAWNER, Starts, told
 
-SPAWNER = "spawner"
-"""In place of a run id where `handed` and `returned` speak of the spawner's own descriptors ('control', 'pid')."""
-HELD_WITHIN = 30_000_000
-"""Microseconds a child may take from the request to standing at its gate."""
-AT_ONCE = 32
-"""Requests with the spawner at one time: bounds the descriptors in flight (unix(7), ETOOMANYREFS)."""
 STATUS_TRIES = (1_000, 10_000, 100_000, 1_000_000)
 """Microseconds between looks for the status of a process that somebody else (init) has to reap first."""
 
@@ -48,12 +41,7 @@ class Supervisor:
         self._boot_id = reactor.clock.boot_id()
         self._endings = Endings(reactor, cgroups)
         self._children: dict[str, Child] = {}
-        self._queued: deque[Child] = deque()
-        self._asked: dict[str, Child] = {}
-        self._spawner: Spawner | None = None
-        self._retired: list[Spawner] = []
-        self._leaving: list[Spawner] = []
-        self._patience: Timer | None = None
+        self._starts = Starts(reactor, cgroups, lines, self)
         self.handed: Callable[[str, dict[str, int]], None] | None = None
         """Called with a run's descriptors ('out', 'err', 'pid') when it is held: copies of them may be kept."""
         self.returned: Callable[[str], None] | None = None
@@ -61,17 +49,17 @@ class Supervisor:
 
     def prepare(self) -> None:
         """Start the spawner ahead of its first use, so that it comes up while others still load."""
-        try:
-            self._current_spawner()
-        except OSError:
-            return  # the first start will say so
+        with contextlib.suppress(OSError):  # the first start will say so
+            self._starts.current_spawner()
 
     def start(self, plan: Plan) -> None:
         """Want a child for `plan`: later RunHeld or LaunchFailed."""
+        if plan.run_id in self._children:
+            message = f"cannot start run {plan.run_id}: it is live"
+            raise ValueError(message)
         child = Child(plan.run_id, plan)
         self._children[plan.run_id] = child
-        self._queued.append(child)
-        self._reactor.soon(self._ask_next)
+        self._starts.want(child)
 
     def release(self, run_id: str) -> None:
         """Open the gate of a held child: later RunEnded, or LaunchFailed when there was nothing to execute."""
@@ -92,7 +80,7 @@ class Supervisor:
             return
         child.withheld = True
         if child.phase is Phase.QUEUED:
-            self._queued.remove(child)
+            self._starts.unwant(child)
             self._drop(child)
         elif child.phase is Phase.HELD:
             self._shut(child)
@@ -137,15 +125,11 @@ class Supervisor:
 
         It keeps its zombies, so that exit statuses are known on every kernel; new runs get a new one. Owns `fds`.
         """
-        self._retired.append(Spawner(self._reactor, self._answered, self._spawner_lost, (fds["control"], fds["pid"])))
+        self._starts.inherit((fds["control"], fds["pid"]))
 
     def hand_over(self) -> dict[str, int] | None:
         """Give up the spawner to a later life (re-execution): its descriptors, the caller's now. Then `close`."""
-        if self._spawner is None:
-            return None
-        control, pidfd = self._spawner.detach()
-        self._spawner = None
-        return {"control": control, "pid": pidfd}
+        return self._starts.hand_over()
 
     def live(self) -> frozenset[str]:
         """Runs that have, or will have, a process: everything that is not reported as over."""
@@ -157,12 +141,13 @@ class Supervisor:
         `fds` ('out', 'err', 'pid') come from the descriptor store and are owned here once the answer is ALIVE. A run
         that ended meanwhile counts as ALIVE where its pidfd was kept: its end and output are reported at once.
         """
-        proof, pidfd = adoption.take(run.identity, self._boot_id, fds.get("pid", -1), zombies=bool(self._retired))
+        zombies = self._starts.inherited is not None
+        proof, pidfd = adoption.take(run.identity, self._boot_id, fds.get("pid", -1), zombies=zombies)
         if proof is not Proof.ALIVE or run.identity is None:
             return proof
         head = plan.head if plan is not None else 4096
         child = Child(run.id, plan, Phase.RELEASED, identity=run.identity, pidfd=pidfd, cgroup=run.cgroup)
-        child.spawner = next(iter(self._retired), None)  # of the runs' life; it says so where this one is not its child
+        child.spawner = self._starts.inherited  # which says so when this is no child of its
         if child.spawner is not None:
             child.spawner.tokens.add(run.id)
         child.released_at = adoption.started_mono(run.identity, self._clock)
@@ -182,77 +167,15 @@ class Supervisor:
     def close(self) -> None:
         """Close the gates of held runs and the spawner. Released runs go on, unwatched."""
         for child in list(self._children.values()):
-            self._unwatch(child)
+            self.unwatch(child)
             child.close()
         self._endings.close()
         self._children.clear()
-        self._queued.clear()
-        self._asked.clear()
-        if self._patience is not None:
-            self._patience.cancel()
-        if self._spawner is not None and self.returned is not None:
-            self.returned(SPAWNER)
-        for spawner in [*self._retired, *self._leaving, *([self._spawner] if self._spawner else [])]:
-            spawner.close()
-        self._spawner = None
-        self._retired.clear()
-        self._leaving.clear()
+        self._starts.close()
 
-    # --- QUEUED, ASKED
+    # --- ASKED, HELD
 
-    def _current_spawner(self) -> Spawner:
-        if self._spawner is None:
-            self._spawner = Spawner(self._reactor, self._answered, self._spawner_lost)
-            if self.handed is not None:
-                self.handed(SPAWNER, {"control": self._spawner.control, "pid": self._spawner.pidfd})
-        return self._spawner
-
-    def _give_up_spawner(self) -> None:
-        self._spawner = None
-        if self.returned is not None:
-            self.returned(SPAWNER)
-
-    def _ask_next(self) -> None:
-        while self._queued and len(self._asked) < AT_ONCE:
-            child = self._queued.popleft()
-            assert child.plan is not None  # noqa: S101 - only adopted ones lack it
-            try:
-                launch.check(child.plan)
-                launch.ask(child, child.plan, self._current_spawner(), self._cgroups, self._lines)
-            except LaunchError as fault:
-                self._fail(child, fault)
-                continue
-            except OSError as error:
-                self._fail(child, faults.launch_error("fork", error.errno or 0, "spawner"))
-                continue
-            child.phase = Phase.ASKED
-            child.asked_at = self._clock.mono()
-            self._asked[child.run_id] = child
-            self._reactor.watch(child.gate, IN, partial(self._gate_spoke, child))
-            self._watch_patience()
-
-    def _gate_spoke(self, child: Child, _: int) -> None:
-        """The child says its pid, or why it cannot stand at the gate, or it is gone."""
-        try:
-            said = os.read(child.gate, 4096)
-        except BlockingIOError:
-            return
-        except OSError:
-            said = b""
-        if child.phase is not Phase.ASKED:
-            self._reactor.unwatch(child.gate)  # it died while held: its pidfd tells
-            return
-        self._asked.pop(child.run_id, None)
-        if said.isdigit():
-            self._stand(child, int(said))
-        else:
-            if said:
-                child.fault = _told(said)
-            self._reactor.unwatch(child.gate)
-            self._ended(child)
-        self._reactor.soon(self._ask_next)
-
-    def _stand(self, child: Child, pid: int) -> None:
+    def stand(self, child: Child, pid: int) -> None:
         """ASKED -> HELD: prove who it is, set its limits, report it."""
         assert child.plan is not None  # noqa: S101
         child.phase = Phase.HELD
@@ -270,81 +193,49 @@ class Supervisor:
             self._shut(child)
             return
         if self.handed is not None and child.out is not None and child.err is not None:
+            child.handed = True
             self.handed(child.run_id, {"out": child.out.fd, "err": child.err.fd, "pid": child.pidfd})
         assert child.identity is not None  # noqa: S101
         self._report(RunHeld(self._clock.wall(), child.run_id, child.identity, child.cgroup))
 
-    def _watch_patience(self) -> None:
-        """One timer for all that were asked: it rings for the oldest."""
-        if self._patience is None and self._asked:
-            oldest = next(iter(self._asked.values()))
-            delay = oldest.asked_at + HELD_WITHIN - self._clock.mono()
-            self._patience = self._reactor.later(delay, self._lose_patience)
-
-    def _lose_patience(self) -> None:
-        """Give up the children that do not come; a spawner that hangs is replaced, though it may recover."""
-        self._patience = None
-        late = self._clock.mono() - HELD_WITHIN
-        for child in [child for child in self._asked.values() if child.asked_at <= late]:
-            del self._asked[child.run_id]
-            if child.spawner is not None:
-                child.spawner.forget(child.run_id)
-                if child.spawner is self._spawner:
-                    self._retired.append(child.spawner)
-                    self._give_up_spawner()
-            self._fail(child, faults.Shortage("fork", errno.ETIMEDOUT, "the child did not come to its gate in time"))
-        self._watch_patience()
-        self._ask_next()
-
-    def _answered(self, run_id: str, number: int, told: int | str) -> None:
+    def answered(self, run_id: str, number: int, told: int | str) -> None:
         """The spawner answers: a wait status, or why there is no child."""
         child = self._children.get(run_id)
         if child is None:
             return
         if isinstance(told, int):
             self._concluded(child, told)
-        elif told == "reap":
-            if child.phase is Phase.ENDED:
-                self._seek_status(child)  # not its child: adopted from yet another life
-        else:
-            self._asked.pop(run_id, None)
-            self._unwatch(child)
-            self._fail(child, faults.launch_error(told, number))
-            self._reactor.soon(self._ask_next)
+        elif told != "reap":
+            self._starts.arrived(child)
+            self.fail(child, faults.launch_error(told, number))
+        elif child.phase is Phase.ENDED:
+            self._seek_status(child)  # not its child: adopted from yet another life
 
-    def _spawner_lost(self, spawner: Spawner) -> None:
+    def spawner_lost(self, spawner: Spawner) -> None:
         """It died: what it was asked for is our shortage; its children live on as somebody else's."""
-        if spawner is self._spawner:
-            self._give_up_spawner()
-        for others in (self._retired, self._leaving):
-            if spawner in others:
-                others.remove(spawner)
         for child in [child for child in self._children.values() if child.spawner is spawner]:
             child.spawner = None
             if child.phase is Phase.ASKED:
-                self._asked.pop(child.run_id, None)
-                self._unwatch(child)
-                self._fail(child, faults.Shortage("fork", 0, "the spawner has died"))
+                self._starts.arrived(child)
+                self.fail(child, faults.Shortage("fork", 0, "the spawner has died"))
             elif child.phase is Phase.ENDED:
                 self._seek_status(child)
-        self._reactor.soon(self._ask_next)
-
-    # --- HELD
 
     def _stop_held(self, child: Child) -> None:
         child.fault = LaunchError("gate", errno.ECANCELED, "it was stopped before it was released")
         if child.phase is Phase.HELD:
             self._shut(child)
         elif child.phase is Phase.QUEUED:
-            self._queued.remove(child)
-            self._fail(child, child.fault)
+            self._starts.unwant(child)
+            child.phase = Phase.ENDED
+            self._reactor.soon(partial(self.fail, child, child.fault))
 
     def _shut(self, child: Child) -> None:
         """Close the gate: the child ends, which its pidfd tells."""
         self._reactor.unwatch(child.gate)
         child.close_gate()
         if child.pidfd < 0:
-            self._ended(child)
+            self.ended(child)
 
     # --- RELEASED
 
@@ -391,10 +282,10 @@ class Supervisor:
             child.fault = _failure(child.gate)
         elif child.phase is Phase.HELD and child.fault is None:
             child.fault = faults.Shortage("gate", 0, "it died at the gate")
-        self._unwatch(child)
-        self._ended(child)
+        self.unwatch(child)
+        self.ended(child)
 
-    def _ended(self, child: Child) -> None:
+    def ended(self, child: Child) -> None:
         child.phase = Phase.ENDED
         child.close_pipes()
         if child.spawner is not None:
@@ -418,13 +309,11 @@ class Supervisor:
 
     def _concluded(self, child: Child, status: int | None) -> None:
         """The child is reaped: a launch that failed is told now, a run after its survivors."""
-        if child.spawner is not None:
-            child.spawner.tokens.discard(child.run_id)
         if child.phase is not Phase.ENDED:
             return
         if child.fault is not None or child.withheld or child.identity is None:
             no_word = faults.Shortage("fork", 0, "the child ended before it stood at the gate")
-            self._fail(child, child.fault or no_word)
+            self.fail(child, child.fault or no_word)
         else:
             self._endings.conclude(child, status, self._over)
 
@@ -432,7 +321,7 @@ class Supervisor:
         self._drop(child)
         self._report(RunEnded(self._clock.wall(), child.run_id, ending))
 
-    def _fail(self, child: Child, fault: LaunchError) -> None:
+    def fail(self, child: Child, fault: LaunchError) -> None:
         """Nothing was executed: give everything back and say so, unless nobody wanted the child any more."""
         self._drop(child)
         if child.cgroup:
@@ -444,18 +333,15 @@ class Supervisor:
             ))  # fmt: skip
 
     def _drop(self, child: Child) -> None:
-        self._unwatch(child)
+        self.unwatch(child)
         child.close()
         if self._children.get(child.run_id) is child:
             del self._children[child.run_id]
-        if child.identity is not None and self.returned is not None:
+        if child.handed and self.returned is not None:
             self.returned(child.run_id)
-        for spawner in [spawner for spawner in self._retired if not spawner.tokens]:
-            self._retired.remove(spawner)
-            spawner.discard()
-            self._leaving.append(spawner)
+        self._starts.settle(child)
 
-    def _unwatch(self, child: Child) -> None:
+    def unwatch(self, child: Child) -> None:
         for fd in (child.gate, child.pidfd, *(stream.fd for stream in (child.out, child.err) if stream is not None)):
             if fd >= 0:
                 self._reactor.unwatch(fd)
@@ -464,19 +350,13 @@ class Supervisor:
         return partial(self._lines, run_id, name) if self._lines is not None else None
 
 
-def _told(said: bytes) -> LaunchError:
-    """What the child wrote into its gate: marshalled (stage, errno, detail)."""
-    stage, number, detail = marshal.loads(said)  # noqa: S302 - from our own child, before its exec
-    return faults.launch_error(stage, number, detail.decode("utf-8", "replace"))
-
-
 def _failure(gate: int) -> LaunchError | None:
     """Why the exec failed; None when it happened (the child's end of the gate closes on exec)."""
     try:
         said = os.read(gate, 8192)
     except OSError:
         return None
-    return _told(said) if said else None
+    return told(said) if said else None
 
 
 def _own_child(pid: int) -> int | None:
@@ -486,3 +366,6 @@ def _own_child(pid: int) -> int | None:
     except ChildProcessError:
         return None
     return status if reaped else None
+
+
+__all__ = ["SPAWNER", "Plan", "Supervisor"]

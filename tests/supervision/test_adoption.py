@@ -127,7 +127,7 @@ def test_a_spawner_handed_over_knows_every_status(earlier, room, kept):
     assert room.end(over.id).ending.exit_code == 0
     if kept:
         assert room.end(run.id).ending.stdout.head == b"two\n"
-    room.until(lambda: not room.supervisor._retired and not room.supervisor._leaving)
+    room.until(lambda: not room.supervisor._starts.retired and not room.supervisor._starts.leaving)
     assert room.run("true", run_id="a" * 32).exit_code == 0
 
 
@@ -264,8 +264,7 @@ def test_leftovers_in_a_cgroup(cgroups):
     held = room.go(plan)
     room.until(lambda: room.output(plan.run_id) == b"ready\n")
     room.supervisor.close()
-    pids = cgroups.procs(held.cgroup)
-    assert len(pids) == 4
+    pids = wait_for(lambda: len(found := cgroups.procs(held.cgroup)) == 4 and found)
     run = record(plan.run_id, held.identity, held.cgroup)
     room.supervisor.kill_leftovers(replace(run, id="9" * 32))  # another run's cgroup: nothing happens
     room.turn_for(0.05)
@@ -306,7 +305,7 @@ def test_many_short_runs_leave_no_zombie_and_the_time_out_neither(room):
         for plan in plans:
             assert isinstance(room.end(plan.run_id), RunEnded)
         room.events.clear()
-    spawner = room.supervisor._spawner.pid
+    spawner = room.supervisor._starts.spawner.pid
     assert Path(f"/proc/{spawner}/task/{spawner}/children").read_text() == ""
     assert open_fds() == fds
     plan = room.plan("sleep", "600")

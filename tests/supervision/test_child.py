@@ -96,7 +96,7 @@ def test_session_and_group_are_its_own_and_there_is_no_terminal(room):
     ending = room.run("cat", "/proc/self/stat")
     pid, _, _, parent, group, session, terminal = ending.stdout.head.split()[:7]
     assert pid == group == session
-    assert int(parent) == room.supervisor._spawner.pid
+    assert int(parent) == room.supervisor._starts.spawner.pid
     assert terminal == b"0"
 
 

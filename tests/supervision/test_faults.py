@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from crtrd.core.events import LaunchFailed, RunEnded, RunHeld
-from crtrd.supervision import supervisor as supervisor_module
+from crtrd.supervision import starts
 
 pytestmark = pytest.mark.process
 
@@ -116,7 +116,7 @@ def test_descriptors_run_out_and_come_back(room):
 
 def test_a_fork_that_fails_is_our_shortage(room):
     room.run("true")
-    spawner = room.supervisor._spawner.pid
+    spawner = room.supervisor._starts.spawner.pid
     before = resource.prlimit(spawner, resource.RLIMIT_NPROC)
     if os.geteuid() == 0:
         pytest.skip("RLIMIT_NPROC does not bind root; the pids controller is tested on the machine")
@@ -130,7 +130,7 @@ def test_a_fork_that_fails_is_our_shortage(room):
 def test_a_dead_spawner_is_our_shortage_and_replaced(room):
     running = room.plan("sh", "-c", "sleep 0.3; exit 4")
     room.go(running)
-    spawner = room.supervisor._spawner.pid
+    spawner = room.supervisor._starts.spawner.pid
     os.kill(spawner, signal.SIGSTOP)
     asked = room.plan("true")
     room.supervisor.start(asked)
@@ -146,12 +146,12 @@ def test_a_dead_spawner_is_our_shortage_and_replaced(room):
 
 
 def test_a_hanging_spawner_is_given_up(room, monkeypatch):
-    monkeypatch.setattr(supervisor_module, "HELD_WITHIN", 200_000)
+    monkeypatch.setattr(starts, "HELD_WITHIN", 200_000)
     room.run("true")
-    spawner = room.supervisor._spawner.pid
+    spawner = room.supervisor._starts.spawner.pid
     os.kill(spawner, signal.SIGSTOP)
     failed = room.fail("true")
     assert (failed.stage, failed.errno, failed.shortage) == ("fork", errno.ETIMEDOUT, True)
     assert room.run("true").exit_code == 0
-    assert room.supervisor._spawner.pid != spawner
-    room.until(lambda: not room.supervisor._retired and not room.supervisor._leaving)
+    assert room.supervisor._starts.spawner.pid != spawner
+    room.until(lambda: not room.supervisor._starts.retired and not room.supervisor._starts.leaving)

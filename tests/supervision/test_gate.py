@@ -21,7 +21,7 @@ from crtrd.supervision.supervisor import Plan, Supervisor
 
 reactor = Reactor(Clock())
 def report(event):
-    print(event.identity.pid, supervisor._spawner.pid, flush=True)
+    print(event.identity.pid, supervisor._starts.spawner.pid, flush=True)
 supervisor = Supervisor(reactor, None, report, None)
 supervisor.start(Plan("1" * 32, ("touch", sys.argv[1]), (("PATH", "/usr/bin:/bin"),)))
 reactor.run()
@@ -52,8 +52,8 @@ def test_a_killed_spawner_leaves_the_child_held(room, tmp_path):
     marker = tmp_path / "executed"
     plan = room.plan("touch", str(marker))
     held = room.hold(plan)
-    os.kill(room.supervisor._spawner.pid, signal.SIGKILL)
-    room.until(lambda: room.supervisor._spawner is None)
+    os.kill(room.supervisor._starts.spawner.pid, signal.SIGKILL)
+    room.until(lambda: room.supervisor._starts.spawner is None)
     assert is_alive(held.identity.pid)
     assert not marker.exists()
     room.supervisor.release(plan.run_id)
@@ -133,5 +133,5 @@ def test_no_zombie_and_no_descriptor_of_a_hundred_runs(room):
         assert room.end(plan.run_id).ending.exit_code == 0
     assert len(os.listdir("/proc/self/fd")) == before
     assert children("Z") == []
-    spawner = room.supervisor._spawner.pid
+    spawner = room.supervisor._starts.spawner.pid
     assert Path(f"/proc/{spawner}/task/{spawner}/children").read_text() == ""
