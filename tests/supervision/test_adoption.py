@@ -108,9 +108,9 @@ def test_a_spawner_handed_over_knows_every_status(earlier, room, kept):
     """Re-execution, on any kernel: exit status, signal, and one that ended in between."""
     plan, run = earlier.start("sh", "-c", "sleep 0.4; trap '' PIPE; echo two; exit 3")
     _, killed = earlier.start("sh", "-c", "sleep 0.4; kill -9 $$")
-    _, over = earlier.start("sh", "-c", "echo over; exit 0")
     held = earlier.room.plan("touch", "/nonexistent")
     waiting = earlier.room.hold(held).identity.pid
+    _, over = earlier.start("sh", "-c", "exit 0")
     wait_for(lambda: not is_alive(over.identity.pid))
     spawner = earlier.hand_over()
     wait_for(lambda: not is_alive(waiting))
@@ -128,7 +128,7 @@ def test_a_spawner_handed_over_knows_every_status(earlier, room, kept):
     if kept:
         assert room.end(run.id).ending.stdout.head == b"two\n"
     room.until(lambda: not room.supervisor._retired and not room.supervisor._leaving)
-    assert room.run("true").exit_code == 0
+    assert room.run("true", run_id="a" * 32).exit_code == 0
 
 
 def test_an_adopted_run_can_be_stopped(earlier, room):
