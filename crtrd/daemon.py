@@ -199,9 +199,7 @@ class Daemon:
         self.bus.start()
         self.reactor.later(READY_WITHIN, self._be_ready)
         self._feed_watchdog()
-        self.reactor.later(KINDS = ("out", "err", "pid", "control")  # of stored descriptors; the last one is the spawner's
-ID_LENGTH = 32
-PRUNE_FIRST, self._prune)
+        self.reactor.later(PRUNE_FIRST, self._prune)
 
     def _be_ready(self) -> None:
         if self.ready:
