@@ -35,7 +35,7 @@ from crtrd.loop.clock import Clock
 from crtrd.loop.reactor import IN, Reactor
 from crtrd.migrations.boot import Applied, run_boot_list
 from crtrd.supervision.cgroup import Cgroups
-from crtrd.supervision.supervisor import Supervisor
+from crtrd.supervision.supervisor import SPAWNER, Supervisor
 from crtrd.systemd.activation import take_listen_fds
 from crtrd.systemd.journal import Journal
 from crtrd.systemd.manager import Manager
@@ -47,6 +47,8 @@ USAGE = "usage: crtrd [--system|--user] [--version]"
 READY_WITHIN = 2_000_000  # the bus may be away; the socket and the schedule work without it
 SOON = 5_000_000  # the spawner comes up while we wait for an instant this near
 COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and our first instruction
+KINDS = ("out", "err", "pid", "control")  # of stored descriptors; the last one is the spawner's
+ID_LENGTH = 32
 PRUNE_FIRST, PRUNE_PAUSE, PRUNE_AGAIN = 10_000_000, 50_000, 86_400_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -174,7 +176,7 @@ class Daemon:
             self.notifier.store_fd(f"{kind}-{run_id}", fd)
 
     def _drop_descriptors(self, run_id: str) -> None:
-        for kind in ("out", "err", "pid"):
+        for kind in KINDS:
             self.notifier.drop_fd(f"{kind}-{run_id}")
 
     def _stored_descriptors(self) -> dict[str, dict[str, int]]:
@@ -189,7 +191,10 @@ class Daemon:
 
     def _begin(self) -> None:
         self._say("daemon.started", f"crtrd {__version__} started, clock {self.settings.clock}")
-        Recovery(self.engine, self.supervisor, self.executor.home).begin(self._stored_descriptors())
+        stored = self._stored_descriptors()
+        if {"control", "pid"} <= stored.get(SPAWNER, {}).keys():
+            self.supervisor.inherit(stored.pop(SPAWNER))
+        Recovery(self.engine, self.supervisor, self.executor.home, self._drop_descriptors).begin(stored)
         self.engine.post(DaemonStarted(self.clock.wall(), self.boot_id))
         self.bus.start()
         self.reactor.later(READY_WITHIN, self._be_ready)
@@ -291,9 +296,9 @@ def _take_descriptors(environ: MutableMapping[str, str]) -> dict[str, list[int]]
 
 
 def _stored(name: str) -> tuple[str, str] | None:
-    """(`out`, run id) of a descriptor that an earlier life stored, None for a socket."""
+    """(`out`, run id or SPAWNER) of a descriptor that an earlier life stored, None for a socket."""
     kind, _, run_id = name.partition("-")
-    return (kind, run_id) if kind in {"out", "err", "pid"} and len(run_id) == 32 else None  # noqa: PLR2004 - an id
+    return (kind, run_id) if kind in KINDS and (run_id == SPAWNER or len(run_id) == ID_LENGTH) else None
 
 
 def main() -> int:

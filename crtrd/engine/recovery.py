@@ -7,7 +7,7 @@
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from crtrd.core.cron import SECOND, Cron
@@ -30,10 +30,15 @@ Live = list[tuple[Run, Cron | None]]
 
 
 class Recovery:
-    """`fds` are the stored descriptors by run id: {"out": fd, "err": fd, "pid": fd}; ownership goes to supervision."""
+    """`fds` are the stored descriptors by run id: {"out": fd, "err": fd, "pid": fd}.
 
-    def __init__(self, engine: Engine, supervisor: Supervisor, home: str | None) -> None:
-        self._engine, self._supervisor, self._home = engine, supervisor, home
+    They go to supervision with the run that is adopted; all others are closed, and `drop` takes them out of the store.
+    """
+
+    def __init__(
+        self, engine: Engine, supervisor: Supervisor, home: str | None, drop: Callable[[str], None]
+    ) -> None:
+        self._engine, self._supervisor, self._home, self._drop = engine, supervisor, home, drop
 
     def begin(self, fds: Mapping[str, Mapping[str, int]]) -> None:
         """Ask the ledger what was live; the events follow in later turns."""
@@ -45,11 +50,14 @@ class Recovery:
             return
         for run, cron in live:
             self._take_up(run, cron, fds.get(run.id, {}))
+        for run_id in fds.keys() - {run.id for run, _ in live}:
+            self._forget(run_id, fds[run_id])
 
     def _take_up(self, run: Run, cron: Cron | None, fds: Mapping[str, int]) -> None:
         now = self._engine.reactor.clock.wall()
         if run.phase is Phase.STARTING or run.identity is None:
             self._supervisor.kill_leftovers(run)
+            self._forget(run.id, fds)
             self._engine.post(RunLost(now, run.id, executed=False))
             return
         match self._supervisor.adopt(run, self._plan(run, cron), fds):
@@ -57,9 +65,16 @@ class Recovery:
                 self._resume_watch(run, cron)
             case Proof.GONE:
                 self._supervisor.kill_leftovers(run)
+                self._forget(run.id, fds)
                 self._engine.post(RunLost(now, run.id, executed=True))
             case Proof.UNKNOWN:
                 self._engine.reactor.later(ASK_AGAIN, lambda: self._take_up(run, cron, fds))
+
+    def _forget(self, run_id: str, fds: Mapping[str, int]) -> None:
+        for fd in fds.values():
+            os.close(fd)
+        if fds:
+            self._drop(run_id)
 
     def _plan(self, run: Run, cron: Cron | None) -> "Plan | None":
         if cron is None:

