@@ -1,10 +1,10 @@
-"""`occurrences`, `runs`, `run-info`: what happened and why. Changes nothing."""
+"""`occurrences`, `runs`, `run-info`, `why`: what happened and why. Changes nothing."""
 
 import argparse
 from collections.abc import Mapping, Sequence
 
 from crtrd.cli.fields import OCCURRENCE_FIELDS, RUN_FIELDS
-from crtrd.cli.looking import result_of, took
+from crtrd.cli.looking import cron, result_of, took
 from crtrd.cli.render import as_json
 from crtrd.cli.session import DONE, Session, View, instant_of
 from crtrd.cli.words import calendar_time, day_time, harmless
@@ -15,6 +15,10 @@ DEFAULT_ROWS = 50
 def build(parser: argparse.ArgumentParser, verb: str) -> None:
     if verb == "run-info":
         parser.add_argument("run", metavar="RUN", help="id of the run")
+        return
+    if verb == "why":
+        parser.add_argument("name", metavar="NAME", help="cron, by name or id")
+        parser.add_argument("instant", metavar="INSTANT", help="past or future, local to the cron's zone")
         return
     few = "?" if verb == "runs" else None
     parser.add_argument("name", nargs=few, metavar="NAME", help="cron, by name or id")
@@ -116,4 +120,23 @@ def _print_head(session: Session, view: View, name: str) -> None:
     session.out.head(head if head.endswith(b"\n") else head + b"\n")
 
 
-VERBS = {"occurrences": occurrences, "runs": runs, "run-info": run_info}
+def why(session: Session) -> int:
+    """One instant: what became of it, or what will."""
+    options, out = session.options, session.out
+    zone = str(cron(session, options.name).get("timezone") or "UTC")
+    instant = instant_of(options.instant, zone)
+    (view,) = session.client.call("Explain", "st", options.name, instant)
+    view = view if isinstance(view, dict) else {}
+    if out.json:
+        out.dump(as_json(view, ("source", "instant", "status", "due", "reason", "detail")))
+        return DONE
+    verdict = view.get("status") or ("due" if view.get("due") else "not due")
+    text = f"{calendar_time(instant)}: {verdict}"
+    for key, pattern in (("reason", " ({})"), ("detail", ": {}")):
+        if view.get(key):
+            text += pattern.format(view[key])
+    out.line(harmless(text))
+    return DONE
+
+
+VERBS = {"occurrences": occurrences, "runs": runs, "run-info": run_info, "why": why}

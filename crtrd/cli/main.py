@@ -48,9 +48,15 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("occurrences", "history", "NAME", "what was owed and what became of it"),
         Verb("runs", "history", "[NAME]", "every attempt"),
         Verb("run-info", "history", "RUN", "one run with its output"),
+        Verb("why", "history", "NAME INSTANT", "why it ran or not, will or will not"),
         Verb("next", "preview", "NAME", "the instants to come"),
         Verb("calendar", "preview", "SCHEDULE…", "instants of a schedule, needs no daemon"),
         Verb("monitor", "live", "[NAME…]", "events as they happen"),
+    )),
+    ("The daemon", (
+        Verb("drain", "operating", "", "start nothing more until undrain"),
+        Verb("undrain", "operating", "", "go on starting"),
+        Verb("daemon-reload", "operating", "", "read the configuration again"),
     )),
 )
 VERBS = {verb.name: verb for _, verbs in GROUPS for verb in verbs}
@@ -174,7 +180,7 @@ def _instance_first(before: list[str]) -> list[str]:
 
 def _parser(verb: Verb) -> Parser:
     parser = Parser(
-        prog=f"crtrctl {verb.name}", usage=f"crtrctl {verb.name} [OPTION…] {verb.usage}",
+        prog=f"crtrctl {verb.name}", usage=f"crtrctl {verb.name} [OPTION…] {verb.usage}".rstrip(),
         description=verb.does[0].upper() + verb.does[1:] + ".", allow_abbrev=False, add_help=False,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=80),
     )
@@ -206,7 +212,7 @@ def _overview() -> str:
     for title, verbs in GROUPS:
         lines.append(f"{title}:")
         for verb in verbs:
-            call = f"  {verb.name} {verb.usage}"
+            call = f"  {verb.name} {verb.usage}".rstrip()
             lines.append(f"{call:<36} {verb.does}" if len(call) <= 36 else f"{call}\n{'':<36} {verb.does}")  # noqa: PLR2004
         lines.append("")
     lines += [

@@ -208,6 +208,21 @@ def test_next(cli):
     cli.run("next", "tick", "-n", "5000", status=2)
 
 
+def test_why(cli):
+    arm(cli)
+    assert cli.json("why", "tick", "2025-12-01T12:00") == {
+        "source": None, "instant": "2025-12-01T12:00:00Z", "status": "skipped", "due": None, "reason": "overlap",
+        "detail": None}
+    assert cli.out("why", "tick", "2025-12-01T12:00") == "Mon 2025-12-01 12:00:00 UTC: skipped (overlap)\n"
+    cli.run("why", "tick", "whenever", status=2)
+    cli.run("why", "nothing", "2025-12-01", status=4)
+
+
+def test_operations(cli):
+    for verb in ("drain", "undrain", "daemon-reload"):
+        assert cli.out(verb) == ""
+
+
 def test_monitor(cli):
     process = subprocess.Popen([*COMMAND, "monitor", "--json", "tick"], env=cli.env, stdout=subprocess.PIPE)
     try:
