@@ -40,8 +40,8 @@ def test_every_method_answers(world):
     assert len(occurrence) == 32
     calls = {
         "Change": ("sa{sv}", "tick", {"timeout": ("s", "5s")}), "Pause": ("ss", "tick", "why"),
-        "Resume": ("s", "tick"), "Skip": ("st", "tick", 0), "Poke": ("s", "tick"), "Kill": ("si", run_id, 15), "Rerun": ("s", occurrence),
-        "Next": ("su", "tick", 3),
+        "Resume": ("s", "tick"), "Skip": ("st", "tick", 0), "Poke": ("s", "tick"), "Kill": ("si", run_id, 15),
+        "Rerun": ("s", occurrence), "Next": ("su", "tick", 3),
         "Calendar": ("a{sv}tu", {"schedule": ("as", ["@daily"])}, NOON, 2),
         "Explain": ("st", "tick", NOON), "GetCron": ("s", "tick"), "GetRun": ("s", run_id),
         "ListCrons": ("a{sv}us", {}, 10, ""), "ListOccurrences": ("a{sv}us", {"cron": ("s", "tick")}, 10, ""),
