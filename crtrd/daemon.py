@@ -58,6 +58,7 @@ class Daemon:
 
     def __init__(self, environ: MutableMapping[str, str], *, user: bool) -> None:
         self.places = names.places(environ, user=user)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by whoever started us, it would eat exit statuses
         self.notifier = Notifier(environ)
         self.passed = _take_descriptors(environ)
         crashpoints.arm(environ)
@@ -252,7 +253,6 @@ class Daemon:
 
     def _watch_signals(self) -> None:
         """Signals arrive as bytes on a socket pair, so that they are events like all others (signal.set_wakeup_fd)."""
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._signals, self._signal_end = socket.socketpair()
         for end in (self._signals, self._signal_end):
             end.setblocking(False)

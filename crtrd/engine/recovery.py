@@ -85,7 +85,7 @@ class Recovery:
             return None
 
     def _resume_watch(self, run: Run, cron: Cron | None) -> None:
-        """Go on with its timeout. Its age comes from its start ticks, which count from boot as CLOCK_BOOTTIME does: no wall clock in it."""
+        """Go on with its timeout. Its age comes from its start ticks, which count from boot as CLOCK_BOOTTIME does."""
         if self._engine.executor.output:
             self._engine.executor.output.begin(run)
         if run.stopping or cron is None:

@@ -36,6 +36,7 @@ class Reactor:
         self.clock = clock
         self._epoll = select.epoll()
         self._watched: dict[int, Callable[[int], None]] = {}
+        self._new: set[int] = set()
         self._timers: list[tuple[int, int, Timer]] = []
         self._serial = itertools.count()
         self._soon: deque[Callable[[], None]] = deque()
@@ -52,6 +53,7 @@ class Reactor:
             self._epoll.modify(fd, events)
         else:
             self._epoll.register(fd, events)
+            self._new.add(fd)
         self._watched[fd] = callback
 
     def unwatch(self, fd: int) -> None:
@@ -84,8 +86,12 @@ class Reactor:
 
     def turn(self, limit: int | None = None) -> None:
         """Wait once (at most `limit` microseconds) and run what became ready."""
-        for fd, events in self._epoll.poll(self._timeout(limit)):
-            callback = self._watched.get(fd)  # an earlier callback of this turn may have unwatched it
+        ready = self._epoll.poll(self._timeout(limit))
+        self._new.clear()
+        for fd, events in ready:
+            # An earlier callback of this turn may have unwatched it, or closed it and watched another file under the
+            # same number: then these events are not the new one's. If it is ready too, the next turn says so.
+            callback = None if fd in self._new else self._watched.get(fd)
             if callback is not None:
                 callback(events)
         self._run_timers()
