@@ -3,11 +3,13 @@
 import argparse
 import os
 import signal
+import sys
 
 from crtrd.cli.fields import RUN_FIELDS
 from crtrd.cli.looking import cron
 from crtrd.cli.render import as_json
 from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, View, instant_of, packed
+from crtrd.cli.words import harmless
 
 POLL_SECONDS = 3.0
 """How long `run --wait` trusts in signals before it looks itself: a bus that was restarted sends none."""
@@ -163,13 +165,13 @@ def _wait(session: Session, occurrence: str, runs: list[str]) -> int:
         found = _ended(session, occurrence)
     if session.out.json:
         session.out.dump([as_json(view, RUN_FIELDS) for view in found])
-        return _status(session, found)
+        return _status(found)
     for view in found:
         for name in ("stdout", "stderr"):
             head = view.get(f"{name}_head")
             if isinstance(head, bytes):
                 session.out.head(head, to_error=name == "stderr")
-    return _status(session, found)
+    return _status(found)
 
 
 def _ended(session: Session, occurrence: str) -> list[View] | None:
@@ -192,7 +194,7 @@ def _attempt(view: View) -> int:
     return attempt if isinstance(attempt, int) else 0
 
 
-def _status(session: Session, found: list[View]) -> int:
+def _status(found: list[View]) -> int:
     """The command's own exit status; of several cells the first that is not 0."""
     for view in found:
         code, number = view.get("exit_code"), view.get("signal")
@@ -201,7 +203,8 @@ def _status(session: Session, found: list[View]) -> int:
         if isinstance(number, int) and number and not isinstance(code, int):
             return SIGNALLED + number
         if view.get("result") not in {"success", None} and not isinstance(code, int):
-            session.out.note(f"{view.get('cron_name')}: {view.get('result')} {view.get('reason') or ''}".rstrip())
+            text = f"cannot run {view.get('cron_name')}: {view.get('result')}: {view.get('reason') or 'no exit status'}"
+            print("crtrctl: " + harmless(text), file=sys.stderr)
             return FAILED
     return DONE
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from peewee import SqliteDatabase
 
 CHUNK = 500
+DAY = 86_400_000_000
 QUIET = "('success', 'skipped', 'missed', 'canceled')"
 
 
@@ -22,11 +23,14 @@ class Keep:
 
 
 def prune(database: SqliteDatabase, keep: Keep, now: int) -> int:
-    """Forget up to CHUNK rows of each kind; returns how many went, 0 when there is nothing more to forget."""
+    """Forget up to CHUNK rows of each kind; returns how many went, 0 when there is nothing more to forget.
+
+    Nothing goes within a day: after a small step back of the clock an instant without its row would be served again.
+    """
     old = database.execute_sql(
         f"SELECT id FROM occurrences WHERE settled_at IS NOT NULL AND settled_at < "  # noqa: S608 - constants
         f"CASE WHEN status IN {QUIET} THEN ? ELSE ? END ORDER BY serial LIMIT {CHUNK}",
-        (now - keep.success, now - keep.failure)).fetchall()
+        (now - max(keep.success, DAY), now - max(keep.failure, DAY))).fetchall()
     gone = 0
     for (occurrence_id,) in old:
         for table, column in (("runs", "occurrence_id"), ("cells", "occurrence_id"), ("occurrences", "id")):
@@ -44,6 +48,7 @@ def _prune_runs(database: SqliteDatabase, most: int) -> int:
         cursor = database.execute_sql(
             f"DELETE FROM runs WHERE serial IN (SELECT serial FROM runs WHERE cron_id = ? AND phase = 'ended' "  # noqa: S608
             f"AND serial <= (SELECT serial FROM runs WHERE cron_id = ? ORDER BY serial DESC LIMIT 1 OFFSET ?) "
+            "AND occurrence_id NOT IN (SELECT id FROM occurrences WHERE settled_at IS NULL) "
             f"ORDER BY serial LIMIT {CHUNK})", (cron_id, cron_id, most))
         gone += cursor.rowcount
     return gone

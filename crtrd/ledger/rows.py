@@ -77,7 +77,7 @@ def dump_definition(definition: Definition) -> str:
     kept = {name: value for name, value in values.items() if name == "name" or value != DEFAULTS[name]}
     for name in PAIRS & kept.keys():
         kept[name] = dict(kept[name])
-    return json.dumps(kept, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return json.dumps(kept, ensure_ascii=True, separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)
