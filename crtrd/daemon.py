@@ -69,8 +69,11 @@ class Daemon:
         self.instance = uuid.uuid4().hex
         self.settings = self._first_settings()
         self.ready = False
+        self.repairs: list[Announce] = []
+        """Events of the boot list, told once there are listeners."""
 
     def run(self) -> int:
+        """Build everything, serve until told to end, take it down again."""
         cgroups = Cgroups.find()
         self._repair(cgroups)
         try:
@@ -109,7 +112,7 @@ class Daemon:
             else:
                 event = Announce("daemon.boot_migration.failed", f"{outcome.id}: {outcome.reason}",
                                  {"CRTRD_MIGRATION": outcome.id}, 3)
-            self.journal.event(event)
+            self.repairs.append(event)
 
     def _open_store(self) -> None:
         def lease_end() -> int:
@@ -145,11 +148,11 @@ class Daemon:
         bus = self.places.private_bus
         address = f"unix:path={bus}" if self.places.home and bus.exists() else None
         self.bus = BusService(self.reactor, self.control, address=address, user=self.places.user)
-        self.bus.on_trouble = lambda text: self._bus_trouble(text)
+        self.bus.on_trouble = self._bus_trouble
         self.bus.on_owned = self._be_ready
         self.trigger = TriggerServer(self.reactor, self.control, self._sockets())
         manager = Manager(self.reactor, user=self.places.user) if self.notifier.present else None
-        surfaces = Surfaces(quiet=self._quiet, release=self.bus.release)
+        surfaces = Surfaces(quiet=self._quiet, release=self.bus.release, stop_accepting=self.trigger.stop_accepting)
         self.lifecycle = Lifecycle(self.engine, self.settings, self.notifier, manager, surfaces)
         hooks.touched, hooks.stage = self.lifecycle.touched, lambda: self.lifecycle.stage
 
@@ -191,6 +194,7 @@ class Daemon:
     # beginning and ending ----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
+        self.executor.perform(self.repairs)
         self._say("daemon.started", f"crtrd {__version__} started, clock {self.settings.clock}")
         stored = self._stored_descriptors()
         if {"control", "pid"} <= stored.get(SPAWNER, {}).keys():
@@ -255,7 +259,7 @@ class Daemon:
         """Signals arrive as bytes on a socket pair, so that they are events like all others (signal.set_wakeup_fd)."""
         self._signals, self._signal_end = socket.socketpair()
         for end in (self._signals, self._signal_end):
-            end.setblocking(False)
+            end.setblocking(False)  # noqa: FBT003 - the standard library's own signature
         signal.set_wakeup_fd(self._signal_end.fileno())
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)

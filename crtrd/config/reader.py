@@ -90,7 +90,7 @@ def printable(text: object) -> str:
     return shown if shown.isprintable() else ascii(shown)
 
 
-def read_value(key: Key, value: object, timezone: str) -> Any:  # noqa: ANN401 - one of the field types
+def read_value(key: Key, value: object, timezone: str) -> Any:  # noqa: ANN401, PLR0911 - a type and a reader a kind
     """One value of one key; raises ValueError with a reason that follows the key's name."""
     match key.kind:
         case Kind.TEXT:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from crtrd.core.effects import Act, Announce, Refuse
+from crtrd.core.effects import Act, Announce, Record, Refuse
 from crtrd.core.events import ClockSet, DaemonStarted, Event, WokeUp
 from crtrd.core.facts import Limits
 from crtrd.core.idle import Owed
@@ -30,7 +30,6 @@ from crtrd.loop.reactor import IN, Reactor
 BATCH = 256
 RETRY_FIRST, RETRY_LONGEST = 200_000, 10_000_000
 ALARM_SLACK = 500_000  # when only the reactor's own timer rings, the alarm's descriptor is this late at most
-ACTS = Act.__args__
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +174,10 @@ def decide(batch: tuple[Event, ...], session: Session, limits: Limits, now: int)
 def _apply(event: Event, session: Session, limits: Limits) -> list[Act]:
     acts: list[Act] = []
     for effect in handle(event, session, limits):
-        if isinstance(effect, ACTS):
-            acts.append(effect)
-        else:
+        if isinstance(effect, Record):
             session.put(effect)
+        else:
+            acts.append(effect)
     return acts
 
 

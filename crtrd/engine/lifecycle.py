@@ -46,6 +46,8 @@ class Surfaces:
     """No request is being received or answered."""
     release: Callable[[Callable[[], None]], None]
     """Give up the bus name; calls back when its reply is there. Requests go on being answered meanwhile."""
+    stop_accepting: Callable[[], None]
+    """Take no further connection from the socket: what waits in its backlog starts the next life."""
 
 
 class Lifecycle:
@@ -141,7 +143,7 @@ class Lifecycle:
         wake = max(instant - self.lead, self._reactor.clock.wall())
         self.manager.arm_wake(wake, lambda value: self._armed_or_stay(value, wake, done))
 
-    def _armed_or_stay(self, value: int | None | ManagerError, wanted: int | None, done: Callable[[], None]) -> None:
+    def _armed_or_stay(self, value: int | ManagerError | None, wanted: int | None, done: Callable[[], None]) -> None:
         late = isinstance(value, int) and wanted is not None and value > wanted + SECOND
         if isinstance(value, ManagerError) or late:
             why = str(value) if isinstance(value, ManagerError) else "the timer reads back later than it was asked"
@@ -175,6 +177,7 @@ class Lifecycle:
 
     def _released(self) -> None:
         reach("leave.released")
+        self.surfaces.stop_accepting()
         self.stage = Stage.RELEASED
         self._last_calls(self._reactor.clock.mono() + LAST_CALLS)
 

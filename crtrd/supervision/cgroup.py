@@ -169,6 +169,11 @@ def _check_delegated(mount: str, own: str) -> None:
     if not own.endswith(".service"):
         message = f"{own or '/'} is not the cgroup of a service"
         raise _Refused(message)
+    if os.geteuid() != 0:  # no user manager marks what it delegates, but only a delegated one is the user's to write
+        if os.access(mount + own + "/cgroup.procs", os.W_OK):
+            return
+        message = f"{own} may not be written (Delegate=yes)"
+        raise _Refused(message)
     marks = {name for name in os.listxattr(mount + own) if name in {"user.delegate", "trusted.delegate"}}
     if not any(os.getxattr(mount + own, name) == b"1" for name in marks):
         message = f"{own} is not delegated (Delegate=yes)"

@@ -5,6 +5,7 @@ Rules (DESIGN §2): no command without a row, no instant with two rows, nothing 
 """
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 MARK = 'echo "$CRTR_OCCURRENCE_ID $CRTR_RUN_ID $CRTR_SCHEDULED_AT" >> {file}'
@@ -34,5 +35,5 @@ def violations(instance, cron: str, file: Path, period: int) -> list[str]:
     found += [f"success without a mark: {row}" for row in rows if row[2] == "success" and row[0] not in done]
     found += [f"still live: {run}" for run in runs.values() if run[3] != "ended"]
     ordered = sorted(instants)
-    found += [f"no row between {a} and {b}" for a, b in zip(ordered, ordered[1:], strict=False) if b - a != period]
+    found += [f"no row between {a} and {b}" for a, b in pairwise(ordered) if b - a != period]
     return found

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from itertools import pairwise
 
 import pytest
 
@@ -37,7 +38,7 @@ def check_rows(machine, period=10):
     rows = occurrences(machine)
     instants = [row["instant"] for row in rows]
     assert len(set(instants)) == len(instants)
-    assert all(b - a == period * SECOND for a, b in zip(instants, instants[1:], strict=False)), instants
+    assert all(b - a == period * SECOND for a, b in pairwise(instants)), instants
     return rows
 
 
