@@ -18,7 +18,6 @@ from crtrd.config.loader import load_settings
 from crtrd.config.settings import ClockMode, Settings
 from crtrd.control.verbs import Control, Hooks
 from crtrd.core.effects import Announce
-from crtrd.core.events import DaemonStarted
 from crtrd.core.facts import Limits
 from crtrd.dbus.service import BusService
 from crtrd.engine import crashpoints
@@ -144,7 +143,7 @@ class Daemon:
         bus = self.places.private_bus
         address = f"unix:path={bus}" if self.places.home and bus.exists() else None
         self.bus = BusService(self.reactor, self.control, address=address, user=self.places.user)
-        self.bus.on_trouble = lambda text: self._bus_trouble(text)
+        self.bus.on_trouble = self._bus_trouble
         self.bus.on_owned = self._be_ready
         self.trigger = TriggerServer(self.reactor, self.control, self._sockets())
         manager = Manager(self.reactor, user=self.places.user) if self.notifier.present else None
@@ -194,8 +193,9 @@ class Daemon:
         stored = self._stored_descriptors()
         if {"control", "pid"} <= stored.get(SPAWNER, {}).keys():
             self.supervisor.inherit(stored.pop(SPAWNER))
-        Recovery(self.engine, self.supervisor, self.executor.home, self._drop_descriptors).begin(stored)
-        self.engine.post(DaemonStarted(self.clock.wall(), self.boot_id))
+        recovery = Recovery(self.engine, self.supervisor, self.executor.home, self._drop_descriptors)
+        self.engine.recover()
+        recovery.begin(stored, lambda: self.engine.recovered(self.boot_id))
         self.bus.start()
         self.reactor.later(READY_WITHIN, self._be_ready)
         self._feed_watchdog()
@@ -255,7 +255,7 @@ class Daemon:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._signals, self._signal_end = socket.socketpair()
         for end in (self._signals, self._signal_end):
-            end.setblocking(False)
+            end.setblocking(False)  # noqa: FBT003 - the socket module knows no keyword
         signal.set_wakeup_fd(self._signal_end.fileno())
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)

@@ -6,6 +6,8 @@ A bug raises something else and ends the daemon: the ledger makes a restart safe
 
 from enum import StrEnum
 
+SHOWN = 80  # characters of a refused text that a message repeats
+
 
 class CrtrdError(Exception):
     """Root of every error that crtrd raises on purpose."""
@@ -15,7 +17,7 @@ class ScheduleError(CrtrdError):
     """A schedule text that cannot be accepted: `field` names the part at fault, `reason` says why."""
 
     def __init__(self, text: str, field: str, reason: str) -> None:
-        shown = text if len(text) <= 80 else text[:77] + "..."
+        shown = text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
         super().__init__(f"cannot use schedule {shown!r}: {field}: {reason}")
         self.text, self.field, self.reason = text, field, reason
 

@@ -5,7 +5,7 @@ Owns the tickets of waiting callers and the timeout timers of released runs. Dec
 
 import itertools
 from collections.abc import Callable, Iterable
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from crtrd.core.effects import (
     Act,
@@ -21,10 +21,12 @@ from crtrd.core.effects import (
 from crtrd.core.events import Event, LaunchFailed, RunEnded, TimeoutReached
 from crtrd.engine.context import plan_for
 from crtrd.engine.crashpoints import reach
-from crtrd.engine.output import OutputLog
 from crtrd.errors import LaunchError, RequestError
 from crtrd.loop.reactor import Reactor, Timer
-from crtrd.supervision.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from crtrd.engine.output import OutputLog
+    from crtrd.supervision.supervisor import Supervisor
 
 MINUTE = 60_000_000
 Listener = Callable[[Announce], None]
@@ -71,7 +73,7 @@ class Executor:
         for act in acts:
             self._perform(act)
 
-    def _perform(self, act: Act) -> None:
+    def _perform(self, act: Act) -> None:  # noqa: PLR0912 - one arm per act
         supervisor = self.supervisor
         match act:
             case Announce():

@@ -141,7 +141,7 @@ class Lifecycle:
         wake = max(instant - self.lead, self._reactor.clock.wall())
         self.manager.arm_wake(wake, lambda value: self._armed_or_stay(value, wake, done))
 
-    def _armed_or_stay(self, value: int | None | ManagerError, wanted: int | None, done: Callable[[], None]) -> None:
+    def _armed_or_stay(self, value: int | ManagerError | None, wanted: int | None, done: Callable[[], None]) -> None:
         late = isinstance(value, int) and wanted is not None and value > wanted + SECOND
         if isinstance(value, ManagerError) or late:
             why = str(value) if isinstance(value, ManagerError) else "the timer reads back later than it was asked"

@@ -1,10 +1,13 @@
 """A command's output on its way to the journal: line by line, under the cron's name, up to a limit for each run."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from crtrd.core.occurrence import Run
 from crtrd.systemd.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(slots=True)

@@ -60,7 +60,7 @@ class Alarm:
         flags = TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET
         if self._libc.timerfd_settime(self.fd, flags, ctypes.byref(spec), None) < 0:
             number = ctypes.get_errno()
-            # ECANCELED: the clock was set since the last read and the new time is armed all the same (timerfd_create(2))
+            # ECANCELED: the clock was set since the last read; the new time is armed all the same (timerfd_create(2))
             if number != errno.ECANCELED:
                 raise OSError(number, "timerfd_settime")
 
