@@ -18,7 +18,6 @@ from crtrd.config.loader import load_settings
 from crtrd.config.settings import ClockMode, Settings
 from crtrd.control.verbs import Control, Hooks
 from crtrd.core.effects import Announce
-from crtrd.core.events import DaemonStarted
 from crtrd.core.facts import Limits
 from crtrd.dbus.service import BusService
 from crtrd.engine import crashpoints
@@ -199,8 +198,9 @@ class Daemon:
         stored = self._stored_descriptors()
         if {"control", "pid"} <= stored.get(SPAWNER, {}).keys():
             self.supervisor.inherit(stored.pop(SPAWNER))
-        Recovery(self.engine, self.supervisor, self.executor.home, self._drop_descriptors).begin(stored)
-        self.engine.post(DaemonStarted(self.clock.wall(), self.boot_id))
+        recovery = Recovery(self.engine, self.supervisor, self.executor.home, self._drop_descriptors)
+        self.engine.recover()
+        recovery.begin(stored, lambda: self.engine.recovered(self.boot_id))
         self.bus.start()
         self.reactor.later(READY_WITHIN, self._be_ready)
         self._feed_watchdog()

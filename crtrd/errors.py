@@ -6,7 +6,7 @@ A bug raises something else and ends the daemon: the ledger makes a restart safe
 
 from enum import StrEnum
 
-SHOWN = 80  # characters of a text that a message repeats
+SHOWN = 80  # characters of a refused text that a message repeats
 
 
 class CrtrdError(Exception):

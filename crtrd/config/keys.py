@@ -42,7 +42,7 @@ KEYS: tuple[Key, ...] = (
     Key("dst_gap", Kind.CHOICE, "local times that a clock change skips", choices=("auto", "skip", "after")),
     Key("dst_overlap", Kind.CHOICE, "local times that a clock change repeats",
         choices=("auto", "first", "second", "both")),
-    Key("jitter", Kind.SPAN, "stable offset of up to this long (0)"),
+    Key("jitter", Kind.SPAN, "stable offset of up to this long (0)", low=0),
     Key("starts_at", Kind.INSTANT, "no instant before this"),
     Key("expires_at", Kind.INSTANT, "no instant after this"),
     Key("max_runs", Kind.NUMBER, "finished after so many occurrences", low=1),

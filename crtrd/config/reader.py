@@ -7,6 +7,7 @@ host knows (accounts, zone data in use) is checked where it is used.
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from math import isfinite
 from typing import Any
 
 from crtrd.config.keys import BY_NAME, Key, Kind
@@ -90,7 +91,7 @@ def printable(text: object) -> str:
     return shown if shown.isprintable() else ascii(shown)
 
 
-def read_value(key: Key, value: object, timezone: str) -> Any:  # noqa: ANN401, PLR0911 - a type and a reader a kind
+def read_value(key: Key, value: object, timezone: str) -> Any:  # noqa: ANN401, PLR0911 - a table of types
     """One value of one key; raises ValueError with a reason that follows the key's name."""
     match key.kind:
         case Kind.TEXT:
@@ -159,7 +160,7 @@ def _in_range(value: int, key: Key) -> int:
 def _span(value: object, key: Key) -> int:
     if isinstance(value, str):
         span = parse_span(value)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+    elif isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
         span = round(value * 1_000_000)
     else:
         raise ValueError(f"it must be a time span such as 90s or 1h 30min, not {_shape(value)}")

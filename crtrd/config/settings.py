@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import isfinite
 from typing import Any
 
 from crtrd.errors import ConfigError, ScheduleError
 from crtrd.schedule.spans import parse_span
 
 SECOND = 1_000_000
+LONGEST = 100 * 366 * 86400 * SECOND
+LARGEST, DIGITS = 1 << 50, 15
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -64,9 +67,11 @@ def _span(low: int) -> Callable[[object], int]:
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError("it must be a time span such as 30s")
+        if not isinstance(value, str) and not isfinite(value):
+            raise ValueError("it must be a time span such as 30s")
         span = parse_span(value) if isinstance(value, str) else round(value * SECOND)
-        if span < low:
-            raise ValueError("it is too short")
+        if not low <= span <= LONGEST:
+            raise ValueError("it is too short" if span < low else "it is longer than a hundred years")
         return span
     return read
 
@@ -80,13 +85,14 @@ def _count(low: int, high: int) -> Callable[[object], int]:
 
 
 def _size(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
+    size = value if isinstance(value, int) and not isinstance(value, bool) else -1
     if isinstance(value, str):
         number, unit = (value[:-1], value[-1].upper()) if value[-1:].isalpha() else (value, "")
-        if number.isascii() and number.isdigit() and unit in SIZES:
-            return int(number) * SIZES[unit]
-    raise ValueError("it must be a size such as 1M")
+        if number.isascii() and number.isdigit() and len(number) <= DIGITS and unit in SIZES:
+            size = int(number) * SIZES[unit]
+    if not 0 <= size <= LARGEST:
+        raise ValueError("it must be a size such as 1M")
+    return size
 
 
 def _text(value: object) -> str:
@@ -96,9 +102,9 @@ def _text(value: object) -> str:
 
 
 def _clock(value: object) -> ClockMode:
-    if value not in set(ClockMode):
+    if not isinstance(value, str) or value not in set(ClockMode):
         raise ValueError(f"it must be one of {', '.join(ClockMode)}")
-    return ClockMode(str(value))
+    return ClockMode(value)
 
 
 def _ledger(value: object) -> str:

@@ -6,8 +6,11 @@ from typing import Any
 from crtrd.config.reader import printable
 from crtrd.errors import Code, RequestError
 from crtrd.ledger.queries import Filter
+from crtrd.schedule.zone import END
 
 PAGE, PAGE_LIMIT = 200, 1000
+LONGEST = 64 * 1024
+SIGNED = 1 << 63  # what SQLite can compare with
 
 
 def refuse(message: str) -> RequestError:
@@ -17,7 +20,23 @@ def refuse(message: str) -> RequestError:
 def text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise refuse(f"cannot read {what}: it must be a text")
+    if len(value) > LONGEST or (not value.isascii() and not _is_utf8(value)):
+        raise refuse(f"cannot read {what}: it must be valid UTF-8 of at most {LONGEST} characters")
     return value
+
+
+def _is_utf8(value: str) -> bool:
+    """JSON can carry half a surrogate pair, which nothing below can store."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def instant(value: object, what: str) -> int:
+    """Microseconds since the epoch, as far as schedules reach."""
+    return number(value, what, 0, END - 1)
 
 
 def number(value: object, what: str, low: int = 0, high: int = (1 << 63) - 1) -> int:
@@ -46,6 +65,10 @@ def options(value: object, what: str, allowed: Mapping[str, type]) -> dict[str, 
             raise refuse(f"cannot {what}: there is no option {printable(key)!r}")
         if not isinstance(each, allowed[key]) or (allowed[key] is int and isinstance(each, bool)):
             raise refuse(f"cannot {what}: option {key} must be of type {allowed[key].__name__}")
+        if allowed[key] is str:
+            text(each, key)
+        elif allowed[key] is int:
+            number(each, key, -SIGNED, SIGNED - 1)
         found[key] = each
     return found
 

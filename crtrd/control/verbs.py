@@ -9,6 +9,7 @@ import signal
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from crtrd import __version__
 from crtrd.config.loader import host_zone
@@ -20,7 +21,7 @@ from crtrd.core.cron import SECOND, Cron, Definition
 from crtrd.core.effects import Announce
 from crtrd.core.occurrence import Occurrence, Origin
 from crtrd.core.timetable import compiled, timetable
-from crtrd.engine.engine import Engine, without_starts
+from crtrd.engine.engine import Engine
 from crtrd.engine.lifecycle import Stage
 from crtrd.errors import Code, ConfigError, LedgerError, RequestError, ScheduleError
 from crtrd.ledger.queries import Filter
@@ -48,14 +49,12 @@ class Control:
         self.engine, self.instance, self.hooks = engine, instance, hooks
         self.started_at = engine.reactor.clock.wall()
         self._queries = engine.store.queries
-        self._drained = False
-        self._limits = engine.limits
 
     def call(self, verb: str, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         """Use a verb. `given` comes straight from outside."""
         try:
             check(verb, caller)
-            handler = VERBS.get(verb)
+            handler = self.VERBS.get(verb)
             if handler is None:
                 message = f"cannot {verb.replace('_', ' ')}: this version cannot do that yet"
                 raise RequestError(Code.INVALID_STATE, message)
@@ -93,7 +92,7 @@ class Control:
     @property
     def state(self) -> str:
         stage = self.hooks.stage()
-        return "draining" if stage is Stage.RUNNING and self._drained else str(stage)
+        return "draining" if stage is Stage.RUNNING and self.engine.drained else str(stage)
 
     def _announce_denied(self, verb: str, caller: Caller) -> None:
         fields: dict[str, str | int] = {} if caller.uid is None else {"CRTRD_CALLER_UID": caller.uid}
@@ -145,7 +144,7 @@ class Control:
         self._post(lambda now, ticket: events.ResumeRequested(now, ticket, _uid(caller), name), _empty(reply))
 
     def _skip(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
-        name, instant = arguments.text(given[0], "cron"), arguments.number(given[1], "instant")
+        name, instant = arguments.text(given[0], "cron"), arguments.instant(given[1], "instant")
         self._post(lambda now, ticket: events.SkipRequested(now, ticket, _uid(caller), name, instant), reply)
 
     def _poke(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
@@ -260,7 +259,7 @@ class Control:
 
     def _calendar(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         chosen = arguments.options(given[0], "calendar", {"schedule": list, "timezone": str})
-        start = arguments.number(given[1], "from") or self.engine.reactor.clock.wall()
+        start = arguments.instant(given[1], "from") or self.engine.reactor.clock.wall()
         count = arguments.number(given[2], "count", 0, MOST_INSTANTS)
         texts = tuple(arguments.text(each, "schedule") for each in chosen.get("schedule", ()))
         sample = Definition("calendar", schedule=texts, timezone=chosen.get("timezone") or host_zone())
@@ -277,7 +276,7 @@ class Control:
 
     def _explain(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         """Past from the ledger, future from the schedule."""
-        cron, instant = self._cron(given[0]), arguments.number(given[1], "instant")
+        cron, instant = self._cron(given[0]), arguments.instant(given[1], "instant")
         row = self._queries.occurrence_at(cron.id, instant)
         if row is not None:
             reply({"source": "ledger", **views.occurrence_view(row, self._queries.cells(row.id))})
@@ -302,18 +301,23 @@ class Control:
 
     def _drain(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         """Start nothing more, or start again; what is due meanwhile waits, and nothing is lost."""
-        wanted = arguments.flag(given[0], "drain")
-        if wanted and not self._drained:
-            self._limits, self.engine.limits = self.engine.limits, without_starts(self.engine.limits)
-        elif not wanted and self._drained:
-            self.engine.limits = self._limits
-            self.engine.wake()
-        self._drained = wanted
+        self.engine.drained = arguments.flag(given[0], "drain")
+        self.engine.wake()
         reply(None)
 
     def _reload(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         self.hooks.reload()
         reply(None)
+
+    VERBS: ClassVar[Mapping[str, Callable[["Control", tuple[object, ...], Caller, Reply], None]]] = {
+        "arm": _arm, "change": _change, "cancel": _cancel, "pause": _pause,
+        "resume": _resume, "skip": _skip, "poke": _poke, "run": _run,
+        "rerun": _rerun, "kill": _kill, "get_cron": _get_cron, "get_run": _get_run,
+        "get_occurrence": _get_occurrence, "list_crons": _list_crons,
+        "list_occurrences": _list_occurrences, "list_runs": _list_runs, "next": _next,
+        "calendar": _calendar, "explain": _explain, "status": _status,
+        "drain": _drain, "reload": _reload,
+    }
 
 
 def _uid(caller: Caller) -> int:
@@ -344,14 +348,3 @@ def _mapped(reply: Reply, turn: Callable[..., object], kind: type) -> Reply:
 
 def _empty(reply: Reply) -> Reply:
     return lambda value: reply(value if isinstance(value, RequestError) else None)
-
-
-VERBS: Mapping[str, Callable[[Control, tuple[object, ...], Caller, Reply], None]] = {
-    "arm": Control._arm, "change": Control._change, "cancel": Control._cancel, "pause": Control._pause,
-    "resume": Control._resume, "skip": Control._skip, "poke": Control._poke, "run": Control._run,
-    "rerun": Control._rerun, "kill": Control._kill, "get_cron": Control._get_cron, "get_run": Control._get_run,
-    "get_occurrence": Control._get_occurrence, "list_crons": Control._list_crons,
-    "list_occurrences": Control._list_occurrences, "list_runs": Control._list_runs, "next": Control._next,
-    "calendar": Control._calendar, "explain": Control._explain, "status": Control._status,
-    "drain": Control._drain, "reload": Control._reload,
-}

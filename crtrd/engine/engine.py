@@ -39,15 +39,19 @@ class Decided:
 
 
 class Engine:
-    """Owns the inbox and the alarm. `limits` may be replaced at any time; it holds from the next batch on."""
+    """Owns the inbox and the alarm. `limits` and `drained` may be set at any time; they hold from the next batch on."""
 
     def __init__(self, reactor: Reactor, store: Store, executor: Executor, limits: Limits) -> None:
         self.reactor, self.store, self.executor, self.limits = reactor, store, executor, limits
         self.owed: Owed | None = None
         """As of the last commit; None when it could not be asked."""
+        self.drained = False
+        """True while an administrator wants nothing started."""
         self.resting = False
         """True while leaving or stopping: the time is not looked at any more, the next life serves what comes due."""
         self.after_batch: Callable[[], None] | None = None
+        self._recovering = False
+        self._requests: list[Event] = []
         self._inbox: deque[Event] = deque()
         self._in_flight: list[Event] = []
         self._failures = 0
@@ -59,11 +63,25 @@ class Engine:
 
     def post(self, event: Event) -> None:
         """Hand in an event; it will be decided in order, in this turn or after the commit under way."""
-        self._inbox.append(event)
+        if self._recovering and hasattr(event, "ticket"):
+            self._requests.append(event)
+        else:
+            self._inbox.append(event)
 
     @property
     def busy(self) -> bool:
-        return bool(self._inbox or self._in_flight)
+        return bool(self._inbox or self._in_flight or self._requests)
+
+    def recover(self) -> None:
+        """Decide nothing until `recovered`: what is due or asked must not meet runs that are live only on paper."""
+        self._recovering = True
+
+    def recovered(self, boot_id: str) -> None:
+        """First what recovery has posted, then the start of this life, then what was asked meanwhile."""
+        self._recovering = False
+        self._inbox.append(DaemonStarted(self.reactor.clock.wall(), boot_id))
+        self._inbox.extend(self._requests)
+        self._requests.clear()
 
     def wake(self) -> None:
         """Have the core look at the time."""
@@ -84,10 +102,11 @@ class Engine:
     # one batch ---------------------------------------------------------------------------------------------------
 
     def _take_batch(self) -> None:
-        if self._in_flight or not self._inbox or self._pausing:
+        if self._in_flight or not self._inbox or self._pausing or self._recovering:
             return
         self._in_flight = [self._inbox.popleft() for _ in range(min(len(self._inbox), BATCH))]
-        batch, limits, now = tuple(self._in_flight), self.limits, self.reactor.clock.wall()
+        limits = without_starts(self.limits) if self.resting or self.drained else self.limits
+        batch, now = tuple(self._in_flight), self.reactor.clock.wall()
         self.store.submit(lambda session: decide(batch, session, limits, now), self._decided)
 
     def _decided(self, value: Decided | LedgerError) -> None:
@@ -133,7 +152,6 @@ class Engine:
     def rest(self) -> None:
         """Start nothing more and look at no instant; what is asked is still decided and answered."""
         self.resting = True
-        self.limits = replace(self.limits, max_runs_at_once=0)
         self._set_alarm(None)
 
     def _set_alarm(self, instant: int | None) -> None:

@@ -73,7 +73,7 @@ class Executor:
         for act in acts:
             self._perform(act)
 
-    def _perform(self, act: Act) -> None:  # noqa: PLR0912 - one arm an act
+    def _perform(self, act: Act) -> None:  # noqa: PLR0912 - one arm per act
         supervisor = self.supervisor
         match act:
             case Announce():

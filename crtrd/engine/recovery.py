@@ -14,6 +14,7 @@ from crtrd.core.cron import SECOND, Cron
 from crtrd.core.events import RunLost
 from crtrd.core.occurrence import Phase, Run
 from crtrd.core.running import rules
+from crtrd.core.stopping import grace_of
 from crtrd.engine.context import plan_for
 from crtrd.engine.engine import Engine
 from crtrd.errors import LaunchError, LedgerError
@@ -40,18 +41,21 @@ class Recovery:
     ) -> None:
         self._engine, self._supervisor, self._home, self._drop = engine, supervisor, home, drop
 
-    def begin(self, fds: Mapping[str, Mapping[str, int]]) -> None:
-        """Ask the ledger what was live; the events follow in later turns."""
-        self._engine.store.submit(_live, lambda live: self._compare(live, fds))
+    def begin(self, fds: Mapping[str, Mapping[str, int]], done: Callable[[], None]) -> None:
+        """Ask the ledger what was live; the events follow in a later turn, and `done` after them."""
+        self._engine.store.submit(_live, lambda live: self._compare(live, fds, done))
 
-    def _compare(self, live: Live | LedgerError, fds: Mapping[str, Mapping[str, int]]) -> None:
+    def _compare(
+        self, live: Live | LedgerError, fds: Mapping[str, Mapping[str, int]], done: Callable[[], None]
+    ) -> None:
         if isinstance(live, LedgerError):
-            self._engine.reactor.later(ASK_AGAIN, lambda: self.begin(fds))
+            self._engine.reactor.later(ASK_AGAIN, lambda: self.begin(fds, done))
             return
         for run, cron in live:
             self._take_up(run, cron, fds.get(run.id, {}))
         for run_id in fds.keys() - {run.id for run, _ in live}:
             self._forget(run_id, fds[run_id])
+        done()
 
     def _take_up(self, run: Run, cron: Cron | None, fds: Mapping[str, int]) -> None:
         now = self._engine.reactor.clock.wall()
@@ -85,11 +89,11 @@ class Recovery:
             return None
 
     def _resume_watch(self, run: Run, cron: Cron | None) -> None:
-        """Go on with its timeout. Its age comes from its start ticks, which count from boot as CLOCK_BOOTTIME does."""
+        """Go on with its timeout. No wall clock is in its age: start ticks count from boot, as CLOCK_BOOTTIME does."""
         if self._engine.executor.output:
             self._engine.executor.output.begin(run)
         if run.stopping or cron is None:
-            self._supervisor.stop(run.id, cron.definition.grace if cron else 0)
+            self._supervisor.stop(run.id, grace_of(cron))
             return
         ticks = run.identity.start_ticks if run.identity else 0
         age = self._engine.reactor.clock.boot() - ticks * SECOND // TICKS

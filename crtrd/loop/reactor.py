@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from crtrd.loop.clock import Clock
 
+LONGEST = 86_400_000_000  # epoll_wait(2) counts milliseconds in an int: more than 24 days are refused
 IN, OUT, HUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP
 
 
@@ -36,7 +37,6 @@ class Reactor:
         self.clock = clock
         self._epoll = select.epoll()
         self._watched: dict[int, Callable[[int], None]] = {}
-        self._new: set[int] = set()
         self._timers: list[tuple[int, int, Timer]] = []
         self._serial = itertools.count()
         self._soon: deque[Callable[[], None]] = deque()
@@ -53,7 +53,6 @@ class Reactor:
             self._epoll.modify(fd, events)
         else:
             self._epoll.register(fd, events)
-            self._new.add(fd)
         self._watched[fd] = callback
 
     def unwatch(self, fd: int) -> None:
@@ -86,13 +85,10 @@ class Reactor:
 
     def turn(self, limit: int | None = None) -> None:
         """Wait once (at most `limit` microseconds) and run what became ready."""
-        ready = self._epoll.poll(self._timeout(limit))
-        self._new.clear()
-        for fd, events in ready:
-            # An earlier callback of this turn may have unwatched it, or closed it and watched another file under the
-            # same number: then these events are not the new one's. If it is ready too, the next turn says so.
-            callback = None if fd in self._new else self._watched.get(fd)
-            if callback is not None:
+        ready = [(fd, events, self._watched.get(fd)) for fd, events in self._epoll.poll(self._timeout(limit))]
+        for fd, events, callback in ready:
+            # an earlier callback of this turn may have unwatched it, and even closed it and watched a namesake
+            if callback is not None and self._watched.get(fd) is callback:
                 callback(events)
         self._run_timers()
         for _ in range(len(self._soon)):
@@ -109,10 +105,12 @@ class Reactor:
             return 0
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
-        waits = [] if limit is None else [limit]
+        if not self._timers and limit is None:
+            return -1
+        wait = LONGEST if limit is None else min(limit, LONGEST)
         if self._timers:
-            waits.append(max(self._timers[0][0] - self.clock.mono(), 0))
-        return min(waits) / 1_000_000 if waits else -1
+            wait = min(wait, max(self._timers[0][0] - self.clock.mono(), 0))
+        return wait / 1_000_000
 
     def _run_timers(self) -> None:
         now = self.clock.mono()
