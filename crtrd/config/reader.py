@@ -43,7 +43,8 @@ def read_definition(table: Mapping[str, object], *, where: str, timezone: str) -
     """The definition in `table` (which has `name` too). `timezone` is the host's. Raises ConfigError."""
     values = dict(table)
     name = read_name(values.pop("name", None), where)
-    fields = read_fields(values, where=where, timezone=timezone)
+    zone = values.get("timezone", timezone)
+    fields = read_fields(values, where=where, timezone=zone if isinstance(zone, str) else timezone)
     fields.setdefault("timezone", timezone)
     definition = Definition(name=name, **fields)
     check_whole(definition, where)
