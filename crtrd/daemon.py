@@ -21,12 +21,14 @@ from crtrd.core.effects import Announce
 from crtrd.core.facts import Limits
 from crtrd.dbus.service import BusService
 from crtrd.engine import crashpoints
+from crtrd.engine.context import Contexts
 from crtrd.engine.engine import Engine
 from crtrd.engine.executor import Executor
 from crtrd.engine.heartbeat import Heartbeat
 from crtrd.engine.lifecycle import Lifecycle, Surfaces
 from crtrd.engine.output import OutputLog
 from crtrd.engine.recovery import Recovery
+from crtrd.engine.scopes import Scopes
 from crtrd.errors import ConfigError, LedgerError, ManagerError
 from crtrd.ledger.retention import Keep
 from crtrd.ledger.store import Store
@@ -73,7 +75,7 @@ class Daemon:
 
     def run(self) -> int:
         """Build everything, serve until told to end, take it down again."""
-        cgroups = Cgroups.find()
+        self.cgroups = cgroups = Cgroups.find()
         self._repair(cgroups)
         try:
             self._open_store()
@@ -121,8 +123,7 @@ class Daemon:
         self.store.open()
 
     def _build_engine(self, cgroups: Cgroups | None) -> None:
-        home = str(self.places.home) if self.places.home else None
-        self.executor = Executor(self.reactor, home=home, head=self.settings.output_head)
+        self.executor = Executor(self.reactor, Contexts(self.places), head=self.settings.output_head)
         self.output = OutputLog(self.journal, self.settings.journal_limit)
         self.executor.output = self.output
         self.supervisor = Supervisor(self.reactor, cgroups, self.executor.report, self.output.lines)
@@ -151,6 +152,7 @@ class Daemon:
         self.bus.on_owned = self._be_ready
         self.trigger = TriggerServer(self.reactor, self.control, self._sockets())
         manager = Manager(self.reactor, user=self.places.user) if self.notifier.present else None
+        self.executor.scopes = Scopes(manager, self.supervisor, self.cgroups)
         surfaces = Surfaces(quiet=self._quiet, release=self.bus.release, stop_accepting=self.trigger.stop_accepting)
         self.lifecycle = Lifecycle(self.engine, self.settings, self.notifier, manager, surfaces)
         hooks.touched, hooks.stage = self.lifecycle.touched, lambda: self.lifecycle.stage
@@ -198,7 +200,7 @@ class Daemon:
         stored = self._stored_descriptors()
         if {"control", "pid"} <= stored.get(SPAWNER, {}).keys():
             self.supervisor.inherit(stored.pop(SPAWNER))
-        recovery = Recovery(self.engine, self.supervisor, self.executor.home, self._drop_descriptors)
+        recovery = Recovery(self.engine, self.supervisor, self._drop_descriptors)
         self.engine.recover()
         recovery.begin(stored, lambda: self.engine.recovered(self.boot_id))
         self.bus.start()

@@ -1,9 +1,13 @@
 """The only module of this room that opens files: crtrd.toml with its drop-ins, cron files, the host's zone."""
 
 import os
+import stat
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
+from crtrd.config.profile import Profile, parse_environment, read_profile
+from crtrd.config.resources import Host
 from crtrd.config.settings import Settings, merge
 from crtrd.errors import ConfigError
 from crtrd.names import Places
@@ -38,6 +42,69 @@ def read_toml(path: Path) -> dict[str, object] | None:
         return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(str(path), "", str(error)) from error
+
+
+def load_profile(places: Places, name: str) -> Profile | None:
+    """The profile of that name in the strongest layer that has one; None where none has, or /dev/null masks it.
+
+    Raises ConfigError where it cannot be read or is invalid: a weaker layer is no way out.
+    """
+    for folder in (places.config, *places.vendor):
+        path = folder / "profiles.d" / f"{name}.toml"
+        if os.path.lexists(path):
+            if os.path.realpath(path) == os.devnull:
+                return None
+            table = read_toml(path)
+            if table is None:
+                raise ConfigError(str(path), "", "it is a link to nowhere")
+            return read_profile(table, name, str(path))
+    return None
+
+
+def load_environment(files: Iterable[str]) -> list[tuple[str, str]]:
+    """What the environment files assign, later ones last; one with a leading - may be missing. Raises ConfigError."""
+    found: list[tuple[str, str]] = []
+    for file in files:
+        path = Path(file.removeprefix("-"))
+        if file.startswith("-") and not path.exists():
+            continue
+        try:
+            text = _text_of(path)
+        except OSError as error:
+            raise ConfigError(str(path), "", error.strerror or str(error)) from error
+        try:
+            found += parse_environment(text)
+        except ValueError as error:
+            raise ConfigError(str(path), "", str(error)) from error
+    return found
+
+
+def _text_of(path: Path) -> str:
+    """Raises OSError, also for what is no plain file of reasonable size, and ConfigError for what is no text."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ConfigError(str(path), "", "it is no plain file")
+        data = file.read(SIZE_LIMIT + 1)
+    if len(data) > SIZE_LIMIT:
+        raise ConfigError(str(path), "", f"it is larger than {SIZE_LIMIT} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), "", str(error)) from error
+
+
+def host() -> Host:
+    """Memory and tasks that this host can have, of which shares are counted."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    tasks = min(_kernel_number("pid_max"), _kernel_number("threads-max"))
+    return Host(memory, tasks)
+
+
+def _kernel_number(name: str) -> int:
+    try:
+        return int(Path("/proc/sys/kernel", name).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 1 << 22  # PID_MAX_LIMIT, proc_sys_kernel(5)
 
 
 def host_zone(localtime: Path = Path("/etc/localtime"), timezone: Path = Path("/etc/timezone")) -> str:

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any
 
 from crtrd.config.keys import BY_NAME, Key, Kind
+from crtrd.config.resources import check as check_resource
 from crtrd.core.cron import (
     CatchUp,
     Definition,
@@ -32,7 +33,6 @@ LIST_LIMIT = 1000
 TEXT_LIMIT = 64 * 1024
 RESERVED = "CRTR_"
 SINKS = frozenset({"inbox", "journal", "mail", "exec", "webhook", "file", "unit", "cron", "heartbeat"})
-SPAWN_RESOURCES = frozenset({"Nice", "LimitNOFILE", "OOMScoreAdjust"})
 ENUMS: dict[str, type[Any]] = {
     "overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash, "on_output": OnOutput, "on_failure": OnFailure,
     "survivors": Survivors,
@@ -223,8 +223,8 @@ def _faults(definition: Definition) -> list[tuple[str, str]]:
         faults.append(("success_exit_codes", "it is empty: no run could succeed"))
     if definition.held_exit_code in definition.success_exit_codes:
         faults.append(("held_exit_code", f"{definition.held_exit_code} is among success_exit_codes"))
-    if definition.profile:
-        faults.append(("profile", "profiles are not supported by this version"))
+    if definition.profile and not NAME.fullmatch(definition.profile):
+        faults.append(("profile", f"a name is {NAME_RULE}"))
     faults += _list_faults(definition)
     return faults
 
@@ -259,8 +259,8 @@ def _list_faults(definition: Definition) -> list[tuple[str, str]]:
         if sink.partition(":")[0] not in SINKS:
             faults.append(("sinks", f"{printable(sink)!r} is no sink; there are {', '.join(sorted(SINKS))}"))
     for name, value in definition.resources:
-        if name not in SPAWN_RESOURCES:
-            faults.append(("resources", f"{printable(name)} is not supported by this version"))
-        elif not re.fullmatch(r"-?\d{1,9}", value):
-            faults.append(("resources", f"{name} must be a whole number, not {printable(value)!r}"))
+        try:
+            check_resource(name, value)
+        except ValueError as error:
+            faults.append(("resources", str(error)))
     return faults

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 from crtrd import __version__
 from crtrd.config.loader import host_zone
-from crtrd.config.reader import read_changes, read_definition
 from crtrd.control import arguments, views
 from crtrd.control.access import Caller, check
+from crtrd.control.arming import changed_fields, new_definition
 from crtrd.core import events
 from crtrd.core.cron import SECOND, Cron, Definition
 from crtrd.core.effects import Announce
@@ -110,17 +110,19 @@ class Control:
 
     def _arm(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         table = arguments.table(given[0], "definition")
-        definition = read_definition(table, where=f"cron {_shown(table.get('name'))}", timezone=host_zone())
         uid, cron_id = _uid(caller), uuid.uuid4().hex
+        where = f"cron {_shown(table.get('name'))}"
+        definition, account = new_definition(table, self.engine.executor, uid, where=where, timezone=host_zone())
         self._post(
-            lambda now, ticket: events.ArmRequested(now, ticket, uid, cron_id, definition),
+            lambda now, ticket: events.ArmRequested(now, ticket, uid, cron_id, definition, account),
             _mapped(reply, lambda cron: {"id": cron.id, "next": cron.next_at}, Cron))
 
     def _change(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         cron = self._cron(given[0])
-        changes = read_changes(arguments.table(given[1], "changes"), cron.definition, where=f"cron {cron.name}")
+        table = arguments.table(given[1], "changes")
+        changes, account = changed_fields(table, cron, self.engine.executor, where=f"cron {cron.name}")
         self._post(
-            lambda now, ticket: events.ChangeRequested(now, ticket, _uid(caller), cron.id, changes),
+            lambda now, ticket: events.ChangeRequested(now, ticket, _uid(caller), cron.id, changes, account),
             _mapped(reply, lambda cron: {"id": cron.id, "next": cron.next_at}, Cron))
 
     def _cancel(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:

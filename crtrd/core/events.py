@@ -65,6 +65,10 @@ class Ending:
     stderr: Output
     survivors: tuple[str, ...] = ()
     """What outlived the leader, as "pid (name)"."""
+    hits: tuple[str, ...] = ()
+    """Resources whose limit was met, by the names of `resources`."""
+    last_line: bytes = b""
+    """The last line of standard error, however much there was of it."""
 
 
 @dataclass(frozen=True, slots=True)

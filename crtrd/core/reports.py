@@ -68,6 +68,11 @@ def run_started(run: Run) -> Announce:
     return Announce("cron.run.started", message, run_fields(run))
 
 
+def profile_missing(cron: Cron, run: Run) -> Announce:
+    message = f"{_run(run)}: profile {cron.definition.profile} is gone, it runs as its owner"
+    return Announce("cron.profile.missing", message, run_fields(run), WARNING)
+
+
 def run_ended(run: Run) -> Announce:
     """`cron.run.settled`, or the kinds of its own that held and unobserved runs have."""
     result = run.result or Result.UNOBSERVED

@@ -146,24 +146,29 @@ def classify(run: Run, ending: Ending, cron: Cron | None) -> tuple[Result, str]:
     if ending.exit_code is None and ending.signal is None:
         return Result.UNOBSERVED, "its end was not observed"
     if ending.oom:
-        return Result.OOM_KILL, "killed for want of memory"
+        limited = "MemoryMax was reached" if "MemoryMax" in ending.hits else "the host had none left"
+        return Result.OOM_KILL, f"killed for want of memory: {limited}"
     if ending.signal is not None:
         return Result.SIGNAL, _how(ending)
     held = cron.definition.held_exit_code if cron else 75
     if ending.exit_code == held:
-        return Result.HELD, _last_line(ending.stderr)
+        return Result.HELD, _last_line(ending)
     good = cron.definition.success_exit_codes if cron else (0,)
     return (Result.SUCCESS, "") if ending.exit_code in good else (Result.EXIT_CODE, _how(ending))
 
 
 def _how(ending: Ending) -> str:
+    words = [f"{name} was reached" for name in ending.hits]
     if ending.signal is not None:
-        return f"signal {ending.signal}"
-    return "" if ending.exit_code is None else f"exit status {ending.exit_code}"
+        words.insert(0, f"signal {ending.signal}")
+    elif ending.exit_code is not None:
+        words.insert(0, f"exit status {ending.exit_code}")
+    return "; ".join(words)
 
 
-def _last_line(stderr: Output) -> str:
-    lines = stderr.head.decode("utf-8", "replace").strip().splitlines()
+def _last_line(ending: Ending) -> str:
+    """What the command gives as its reason for "not now"."""
+    lines = (ending.last_line or ending.stderr.head).decode("utf-8", "replace").strip().splitlines()
     return lines[-1][:200] if lines else "not now"
 
 

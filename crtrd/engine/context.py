@@ -1,72 +1,150 @@
 """The armed context of a run: who it runs as, in what environment, with what limits. Read anew for each run.
 
-Raises LaunchError where the identity cannot be had: a command never runs as somebody else.
+    a key of the cron  over  its profile  over  what the account has
+
+Raises LaunchError where the identity cannot be had: a command never runs as somebody else. A profile that is gone is
+no such case: the command then runs as its owner, and that is said.
 """
 
 import os
-import pwd
-import resource
-from errno import ENOENT, EPERM
+from dataclasses import dataclass
+from errno import EPERM
 
-from crtrd.core.cron import Cron
+from crtrd.config.loader import host, load_environment, load_profile
+from crtrd.config.profile import Profile
+from crtrd.config.resources import LIMITS, read_limit, read_number, scope_properties
+from crtrd.core.cron import Cron, Definition
 from crtrd.core.occurrence import Run
-from crtrd.errors import LaunchError
+from crtrd.engine.accounts import Account, find_account, same_account
+from crtrd.errors import ConfigError, LaunchError
+from crtrd.names import Places
 from crtrd.schedule.spans import format_instant
-from crtrd.supervision.supervisor import Plan
+from crtrd.supervision.plan import Plan
 
 ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 USER_PATH = "/usr/local/bin:/usr/bin:/bin"
 DEFAULT_UMASK = 0o022
 LANGUAGE = "C.UTF-8"  # the same however the daemon was started
 DEFAULT_SHELL = "/bin/sh"
+Pairs = tuple[tuple[str, str], ...]
 
 
-def plan_for(run: Run, cron: Cron, *, home: str | None, head: int) -> Plan:
-    """All that supervision needs to start this run. `home` is CRTR_HOME where it is set."""
-    definition = cron.definition
-    account = _account(cron)
-    uid = account.pw_uid
-    changes = uid != os.geteuid()
-    if changes and os.geteuid() != 0:
-        raise LaunchError("user", EPERM, f"only root may start a command as {account.pw_name}")
-    argv = definition.command or (DEFAULT_SHELL, "-c", definition.shell or "")
-    limits = dict(definition.resources)
-    files = limits.get("LimitNOFILE")
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What it takes to start one run."""
+
+    plan: Plan
+    scope: tuple[tuple[str, int], ...]
+    """Properties of the transient scope that the run needs; () where it needs none."""
+    fallen_back: bool
+    """Its profile is gone, so it runs as its owner."""
+
+
+class Contexts:
+    """`places` say where profiles lie."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+
+    def of(self, run: Run, cron: Cron, *, head: int) -> Context:
+        """Raises LaunchError."""
+        definition = cron.definition
+        profile = self.profile(definition)
+        account = find_account(definition, cron.owner, profile)
+        same_account(cron, account, profile)
+        changes = account.uid != os.geteuid()
+        if changes and os.geteuid() != 0:
+            raise LaunchError("user", EPERM, f"only root may start a command as {account.name}")
+        plan = _plan(run, cron, profile, account, self._environment(run, cron, profile, account), head)
+        scope = scope_properties(definition.resources, host()) if definition.resources else ()
+        return Context(plan, scope, fallen_back=bool(definition.profile) and profile is None)
+
+    def profile(self, definition: Definition) -> Profile | None:
+        """The profile that the definition names, as it is now. Raises LaunchError where it cannot be used."""
+        if not definition.profile:
+            return None
+        try:
+            return load_profile(self.places, definition.profile)
+        except ConfigError as error:
+            raise LaunchError("profile", 0, str(error)) from error
+
+    def account(self, definition: Definition, owner: int) -> str:
+        """Whom the definition means now: `uid name`, to be remembered. Raises LaunchError."""
+        account = find_account(definition, owner, self.profile(definition))
+        if account.uid != os.geteuid() and os.geteuid() != 0:
+            raise LaunchError("user", EPERM, f"only root may start a command as {account.name}")
+        return account.text
+
+    def _environment(self, run: Run, cron: Cron, profile: Profile | None, account: Account) -> Pairs:
+        return tuple({
+            "HOME": account.home, "SHELL": _shell_variable(cron.definition, profile, account),
+            "PATH": (profile.search_path if profile else "") or (ROOT_PATH if account.uid == 0 else USER_PATH),
+            "LANG": LANGUAGE,
+            **dict(_profile_environment(profile)), **dict(cron.definition.env),
+            "USER": account.name, "LOGNAME": account.name,
+            **_own_variables(run, cron, profile),
+            **({"CRTR_HOME": str(self.places.home)} if self.places.home else {}),
+        }.items())
+
+
+def _own_variables(run: Run, cron: Cron, profile: Profile | None) -> dict[str, str]:
+    return {
+        "CRTR_CRON_ID": cron.id, "CRTR_CRON_NAME": cron.name, "CRTR_OCCURRENCE_ID": run.occurrence_id,
+        "CRTR_RUN_ID": run.id, "CRTR_SCHEDULED_AT": format_instant(run.scheduled_at), "CRTR_TRIGGER": run.trigger,
+        "CRTR_ATTEMPT": str(run.attempt), "CRTR_TARGET": run.target, "CRTR_FENCE": str(run.fence),
+        "CRTR_PROFILE": profile.name if profile else "",
+    }
+
+
+def _profile_environment(profile: Profile | None) -> list[tuple[str, str]]:
+    if profile is None:
+        return []
+    try:
+        return [*profile.env, *load_environment(profile.env_files)]
+    except ConfigError as error:
+        raise LaunchError("profile", 0, f"{profile.path}: env_files: {error}") from error
+
+
+def _shell_variable(definition: Definition, profile: Profile | None, account: Account) -> str:
+    if profile and profile.shell:
+        return profile.shell
+    return DEFAULT_SHELL if definition.shell is not None else account.shell or DEFAULT_SHELL
+
+
+def _plan(run: Run, cron: Cron, profile: Profile | None, account: Account, env: Pairs, head: int) -> Plan:
+    definition, resources = cron.definition, dict(cron.definition.resources)
+    shell = (profile.shell if profile else "") or DEFAULT_SHELL
+    changes = os.geteuid() == 0 or bool(profile and (profile.group or profile.supplementary_groups))
+    score = resources.get("OOMScoreAdjust")
     return Plan(
-        run_id=run.id, argv=argv, env=_environment(run, cron, account, home),
-        cwd=definition.cwd or (account.pw_dir if os.path.isdir(account.pw_dir) else "/"),
-        stdin=definition.stdin.encode(), umask=DEFAULT_UMASK if definition.umask is None else definition.umask,
-        uid=uid if changes else None, gid=account.pw_gid if changes else None,
-        groups=tuple(os.getgrouplist(account.pw_name, account.pw_gid)) if changes else None,
-        nice=int(limits["Nice"]) if "Nice" in limits else None,
-        limits=((resource.RLIMIT_NOFILE, int(files), int(files)),) if files else (),
-        oom_score_adj=int(limits["OOMScoreAdjust"]) if "OOMScoreAdjust" in limits else None,
+        run_id=run.id, argv=definition.command or (shell, "-c", definition.shell or ""), env=env,
+        cwd=_folder(definition, profile, account), stdin=definition.stdin.encode(), umask=_umask(definition, profile),
+        uid=account.uid if changes else None, gid=account.gid if changes else None,
+        groups=account.groups if changes else None, nice=_nice(resources, profile),
+        limits=_limits(resources, profile),
+        oom_score_adj=read_number("OOMScoreAdjust", score) if score is not None else None,
         survivors=definition.survivors, grace=definition.grace, head=head, text_name=cron.name,
     )
 
 
-def _account(cron: Cron) -> pwd.struct_passwd:
-    wanted = cron.definition.user
-    try:
-        if not wanted:
-            return pwd.getpwuid(cron.owner)
-        return pwd.getpwnam(wanted)
-    except KeyError:
-        name = wanted or f"uid {cron.owner}"
-        raise LaunchError("user", ENOENT, f"there is no account {name}") from None
+def _folder(definition: Definition, profile: Profile | None, account: Account) -> str:
+    named = definition.cwd or (profile.cwd if profile else "")
+    return named or (account.home if os.path.isdir(account.home) else "/")
 
 
-def _environment(run: Run, cron: Cron, account: pwd.struct_passwd, home: str | None) -> tuple[tuple[str, str], ...]:
-    shell = DEFAULT_SHELL if cron.definition.shell is not None else account.pw_shell or DEFAULT_SHELL
-    values = {
-        "HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name, "SHELL": shell,
-        "PATH": ROOT_PATH if account.pw_uid == 0 else USER_PATH, "LANG": LANGUAGE,
-        **dict(cron.definition.env),
-        "CRTR_CRON_ID": cron.id, "CRTR_CRON_NAME": cron.name, "CRTR_OCCURRENCE_ID": run.occurrence_id,
-        "CRTR_RUN_ID": run.id, "CRTR_SCHEDULED_AT": format_instant(run.scheduled_at), "CRTR_TRIGGER": run.trigger,
-        "CRTR_ATTEMPT": str(run.attempt), "CRTR_TARGET": run.target, "CRTR_PROFILE": cron.definition.profile,
-        "CRTR_FENCE": str(run.fence),
-    }
-    if home:
-        values["CRTR_HOME"] = home
-    return tuple(values.items())
+def _umask(definition: Definition, profile: Profile | None) -> int:
+    if definition.umask is not None:
+        return definition.umask
+    return profile.umask if profile and profile.umask is not None else DEFAULT_UMASK
+
+
+def _nice(resources: dict[str, str], profile: Profile | None) -> int | None:
+    if "Nice" in resources:
+        return read_number("Nice", resources["Nice"])
+    return profile.nice if profile else None
+
+
+def _limits(resources: dict[str, str], profile: Profile | None) -> tuple[tuple[int, int, int], ...]:
+    texts = dict(profile.limits) if profile else {}
+    texts |= {name: value for name, value in resources.items() if name in LIMITS}
+    return tuple((LIMITS[name], *read_limit(name, value)) for name, value in texts.items())

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, assert_never
 
+from crtrd.core import reports
 from crtrd.core.effects import (
     Act,
     Announce,
@@ -18,14 +19,15 @@ from crtrd.core.effects import (
     Spawn,
     StopRun,
 )
-from crtrd.core.events import Event, LaunchFailed, RunEnded, TimeoutReached
-from crtrd.engine.context import plan_for
+from crtrd.core.events import Event, LaunchFailed, RunEnded, RunHeld, TimeoutReached
+from crtrd.engine.context import Contexts
 from crtrd.engine.crashpoints import reach
 from crtrd.errors import LaunchError, RequestError
 from crtrd.loop.reactor import Reactor, Timer
 
 if TYPE_CHECKING:
     from crtrd.engine.output import OutputLog
+    from crtrd.engine.scopes import Scopes
     from crtrd.supervision.supervisor import Supervisor
 
 MINUTE = 60_000_000
@@ -36,11 +38,12 @@ Reply = Callable[[object], None]
 class Executor:
     """`post` hands events to the engine; `supervisor` is given later because its reports go through `report`."""
 
-    def __init__(self, reactor: Reactor, *, home: str | None, head: int) -> None:
-        self.reactor, self.home, self.head = reactor, home, head
+    def __init__(self, reactor: Reactor, contexts: Contexts, *, head: int) -> None:
+        self.reactor, self.contexts, self.head = reactor, contexts, head
         self.post: Callable[[Event], None] = lambda _: None
         self.supervisor: Supervisor | None = None
         self.output: OutputLog | None = None
+        self.scopes: Scopes | None = None
         self.live: Callable[[], None] = lambda: None
         """Called when a run has become live: the heartbeat of its lease."""
         self.listeners: list[Listener] = []
@@ -67,7 +70,12 @@ class Executor:
                 timer.cancel()
             if self.output:
                 self.output.end(event.run_id)
-        self.post(event)
+            if self.scopes:
+                self.scopes.forget(event.run_id)
+        if isinstance(event, RunHeld) and self.scopes:
+            self.scopes.place(event, self.post, self.report)
+        else:
+            self.post(event)
 
     def perform(self, acts: Iterable[Act]) -> None:
         for act in acts:
@@ -112,15 +120,19 @@ class Executor:
     def _spawn(self, act: Spawn) -> None:
         reach("spawn.before")
         try:
-            plan = plan_for(act.run, act.cron, home=self.home, head=self.head)
+            context = self.contexts.of(act.run, act.cron, head=self.head)
         except LaunchError as error:
             now = self.reactor.clock.wall()
             self.post(LaunchFailed(now, act.run.id, error.stage, error.errno, str(error), shortage=False))
             return
+        if context.fallen_back:
+            self._announce(reports.profile_missing(act.cron, act.run))
         if self.output:
             self.output.begin(act.run)
+        if self.scopes:
+            self.scopes.want(act.run.id, context.scope)
         if self.supervisor:
-            self.supervisor.start(plan)
+            self.supervisor.start(context.plan)
         reach("spawn.after")
 
     def _reply(self, ticket: int, value: object) -> None:

@@ -15,7 +15,6 @@ from crtrd.core.events import RunLost
 from crtrd.core.occurrence import Phase, Run
 from crtrd.core.running import rules
 from crtrd.core.stopping import grace_of
-from crtrd.engine.context import plan_for
 from crtrd.engine.engine import Engine
 from crtrd.errors import LaunchError, LedgerError
 from crtrd.ledger.session import Session
@@ -36,10 +35,8 @@ class Recovery:
     They go to supervision with the run that is adopted; all others are closed, and `drop` takes them out of the store.
     """
 
-    def __init__(
-        self, engine: Engine, supervisor: Supervisor, home: str | None, drop: Callable[[str], None]
-    ) -> None:
-        self._engine, self._supervisor, self._home, self._drop = engine, supervisor, home, drop
+    def __init__(self, engine: Engine, supervisor: Supervisor, drop: Callable[[str], None]) -> None:
+        self._engine, self._supervisor, self._drop = engine, supervisor, drop
 
     def begin(self, fds: Mapping[str, Mapping[str, int]], done: Callable[[], None]) -> None:
         """Ask the ledger what was live; the events follow in a later turn, and `done` after them."""
@@ -84,7 +81,8 @@ class Recovery:
         if cron is None:
             return None
         try:
-            return plan_for(run, cron, home=self._home, head=self._engine.executor.head)
+            executor = self._engine.executor
+            return executor.contexts.of(run, cron, head=executor.head).plan
         except LaunchError:
             return None
 

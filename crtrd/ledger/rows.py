@@ -91,6 +91,16 @@ def load_definition(text: str) -> Definition:
     return Definition(**{name: _load(name, value) for name, value in values.items()})
 
 
+@lru_cache(maxsize=64)
+def _without_environment(text: str) -> Definition | None:
+    """Where nothing but `env` is damaged the schedule is still known, so that each instant owed gets its failed row."""
+    try:
+        values = json.loads(text)
+        return load_definition(json.dumps({name: value for name, value in values.items() if name != "env"}))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
 def _load(name: str, value: Any) -> Any:  # noqa: ANN401 - one of the field types
     if name in CHOICES:
         return CHOICES[name](value)
@@ -130,7 +140,7 @@ def cron_from_row(row: Row) -> Cron:
     try:
         definition, damage = load_definition(row[2]), ""
     except (ValueError, TypeError, RecursionError) as error:
-        definition, damage = Definition(row[1]), str(error)
+        definition, damage = _without_environment(row[2]) or Definition(row[1]), str(error)
     return Cron(
         id=row[0], definition=definition, state=State(row[3]), paused_by=PausedBy(row[4]), note=row[5],
         owner=row[6], created_at=row[7], changed_at=row[8], anchor=row[9], considered=row[10], next_at=row[11],

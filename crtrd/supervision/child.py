@@ -71,6 +71,11 @@ class Child:
     stopping: bool = False
     killed: bool = False
     """We sent SIGKILL, so a death by it is no OOM kill."""
+    oom_before: int = 0
+    """OOM kills around its cgroup before it began."""
+    oom_kills: int = 0
+    hits: tuple[str, ...] = ()
+    """Read as soon as the leader has ended: an empty scope goes away by itself."""
     tree: tuple[Stat, ...] = ()
     """Descendants seen at the stop, where no cgroup remembers them."""
     handed: bool = False

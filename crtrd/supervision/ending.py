@@ -4,6 +4,7 @@ Runs after the leader was reaped. Its number stays taken while its group has a m
 apart from a stranger's (`survivors.in_group`).
 """
 
+import signal
 from collections.abc import Callable
 from functools import partial
 
@@ -21,6 +22,7 @@ from crtrd.supervision.survivors import Clearing
 Done = Callable[[Child, Ending], None]
 SWEEPS = (10_000, 100_000, 1_000_000, 10_000_000)
 """Microseconds between tries to remove a cgroup whose killed processes are still going."""
+SHELL_KILLED = 128 + signal.SIGKILL
 ROUNDS = 3
 """How often survivors are looked for and killed: between two looks one may fork."""
 
@@ -115,13 +117,27 @@ class Endings:
         code, signum = split(status)
         oom = False
         if self._cgroups is not None and child.cgroup:
-            # An OOM kill of any of its processes counts when the run did not succeed in spite of it.
-            oom = status != 0 and not child.killed and self._cgroups.oom_kills(child.cgroup) > 0
+            child.oom_kills = max(child.oom_kills, self._cgroups.oom_kills(child.cgroup))
+            child.hits = tuple(dict.fromkeys([*child.hits, *self._cgroups.hits(child.cgroup)]))
+            oom = not child.killed and self._ran_out_of_memory(child, code, signum)
             self.sweep(child.cgroup)
         duration = max(child.ended_at - child.released_at, 0) if child.released_at is not None else None
         done(child, Ending(
-            code, signum, oom, duration, _output(child.out), _output(child.err), tuple(child.survivors),
+            code, signum, oom, duration, _output(child.out), _output(child.err), tuple(child.survivors), child.hits,
+            child.err.last_line() if child.err is not None else b"",
         ))  # fmt: skip
+
+    def _ran_out_of_memory(self, child: Child, code: int | None, signum: int | None) -> bool:
+        """An OOM kill of any of its processes counts when the run did not succeed in spite of it.
+
+        Where its own cgroup does not count (no controller, or a scope that is gone), one around it during its time
+        does, if it ended as one that was killed, or as a shell whose command was.
+        """
+        assert self._cgroups is not None  # noqa: S101
+        if child.oom_kills > 0:
+            return code != 0
+        killed = signum == signal.SIGKILL or code == SHELL_KILLED
+        return killed and self._cgroups.oom_kills_around(child.cgroup) > child.oom_before
 
 
 def _output(stream: Stream | None) -> Output:

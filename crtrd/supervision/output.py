@@ -17,6 +17,7 @@ from crtrd.core.occurrence import Output
 CHUNK = 256 * 1024
 """Bytes read and hashed in one turn of the loop: well under a millisecond."""
 PIPE_SIZE = 1024 * 1024
+TAIL = 1024
 LONGEST_LINE = 48 * 1024
 """journald's own LineMax=: a longer line is cut here, so that a stream without newlines needs no memory."""
 
@@ -27,7 +28,7 @@ _view = memoryview(_buffer)
 class Stream:
     """Owns `fd`, the non-blocking read end of a pipe, until `close`. `lines` gets complete lines, without newline."""
 
-    __slots__ = ("_grown", "_hash", "_head", "_lines", "_partial", "_room", "_total", "fd")
+    __slots__ = ("_grown", "_hash", "_head", "_lines", "_partial", "_room", "_tail", "_total", "fd")
 
     def __init__(self, fd: int, room: int, lines: Callable[[list[bytes]], None] | None) -> None:
         self.fd = fd
@@ -37,6 +38,7 @@ class Stream:
         self._total = 0
         self._hash: hashlib._Hash | None = None
         self._partial = b""
+        self._tail = b""
         self._grown = False
 
     def read(self, limit: int = CHUNK) -> int | None:
@@ -75,12 +77,18 @@ class Stream:
             return Output()
         return Output(bytes(self._head), self._total, self._hash.hexdigest())
 
+    def last_line(self) -> bytes:
+        """The last line that is not empty, of the last TAIL bytes."""
+        lines = self._tail.split(b"\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), b"")
+
     def _take(self, data: memoryview) -> None:
         if self._hash is None:
             self._hash = hashlib.sha256()
         self._hash.update(data)
         if len(self._head) < self._room:
             self._head += data[: self._room - len(self._head)]
+        self._tail = (self._tail + data[-TAIL:])[-TAIL:]
         self._total += len(data)
         if not self._grown and len(data) >= 65536:  # noqa: PLR2004 - a full pipe of the default size
             self._grow()

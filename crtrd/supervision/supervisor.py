@@ -68,6 +68,7 @@ class Supervisor:
             return
         child.phase = Phase.RELEASED
         child.released_at = self._clock.mono()
+        self._note_oom(child)
         self._reactor.unwatch(child.gate)
         with contextlib.suppress(OSError):  # it died at the gate: its pidfd tells
             os.write(child.gate, b"!")
@@ -249,6 +250,10 @@ class Supervisor:
             self._reactor.unwatch(stream.fd)
             stream.close()
 
+    def _note_oom(self, child: Child) -> None:
+        if self._cgroups is not None and child.cgroup:
+            child.oom_before = self._cgroups.oom_kills_around(child.cgroup)
+
     def _stop_released(self, child: Child, grace: int) -> None:
         deadline = self._clock.mono() + max(grace, 0)
         if child.stopping:
@@ -274,6 +279,8 @@ class Supervisor:
         if not has_ended(child.pidfd):
             return
         child.ended_at = self._clock.mono()
+        if self._cgroups is not None and child.cgroup:
+            child.oom_kills, child.hits = self._cgroups.oom_kills(child.cgroup), self._cgroups.hits(child.cgroup)
         for stream in (child.out, child.err):
             if stream is not None and stream.fd >= 0:
                 stream.drain()

@@ -38,6 +38,7 @@ MESSAGE_IDS: Mapping[str, str] = MappingProxyType({
     "cron.capacity.deferred": "00b1c146e224456abd6137b83ee189ea",
     "cron.failure.escalated": "ddb7f729845f4fd6907d5cbdb23f7f47",
     "cron.escalation.spawn_failed": "a74c569ceb454ec79f5c7a96b93f6e5f",
+    "cron.profile.missing": "083442497f8a4de9a5be2923677a3bb8",
     "cron.recovered": "a15f87364e134107b96abe97eab808c2",
     "outbox.delivered": "14c975ac523541e5924ca4e0dec58cac",
     "outbox.retrying": "c1ecaf7d142c49e6b770edabf2695532",
