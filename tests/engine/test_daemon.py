@@ -1,0 +1,154 @@
+"""The whole daemon from outside: settings, signals, refusals at start. No systemd; see tests/machine for that."""
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.instance import Instance
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def crtrd(tmp_path):
+    with Instance(tmp_path / "home") as instance:
+        yield instance
+
+
+def settings(crtrd, text):
+    (crtrd.places.config / "crtrd.toml").write_text(text)
+
+
+def marks(file):
+    return file.read_text().split() if file.exists() else []
+
+
+def switches(pid):
+    texts = [(task / "status").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    lines = [line for text in texts for line in text.splitlines()]
+    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+
+
+def test_an_external_clock_serves_requests_only(crtrd, tmp_path):
+    settings(crtrd, 'clock = "external"\n')
+    file = tmp_path / "marks"
+    crtrd.start()
+    crtrd.ctl("arm", "tick", "--every", "1s", "--shell", f"echo $CRTR_TRIGGER >> {file}")
+    crtrd.ctl("run", "tick", "--wait")
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        assert marks(file) == ["manual"]
+        time.sleep(0.2)
+
+
+def test_a_bad_file_is_refused_whole_and_the_old_settings_stay(crtrd):
+    crtrd.start()
+    settings(crtrd, 'clock = "internal"\nmax_runs_at_once = 0\n')
+    done = crtrd.ctl("daemon-reload", check=False)
+    assert done.returncode == 1
+    assert "max_runs_at_once" in done.stderr
+    crtrd.daemon.send_signal(signal.SIGHUP)
+    crtrd.wait_for(lambda: crtrd.said().count("config.rejected") >= 2)
+    crtrd.ctl("arm", "still", "--", "true")
+    assert crtrd.ctl("run", "still", "--wait").returncode == 0
+    settings(crtrd, 'clock = "internal"\n')
+    crtrd.ctl("daemon-reload")
+    crtrd.wait_for(lambda: "config.reloaded" in crtrd.said())
+
+
+def test_a_bad_file_at_start_does_not_stop_the_crons(crtrd):
+    settings(crtrd, "clock = 'internal'\nnonsense = 1\n")
+    crtrd.start()
+    assert "nonsense" in crtrd.said()
+    assert crtrd.ctl("list").returncode == 0
+
+
+def test_drained_it_starts_nothing_and_loses_nothing(crtrd, tmp_path):
+    file = tmp_path / "marks"
+    crtrd.start()
+    crtrd.ctl("arm", "tick", "--every", "1s", "--shell", f"echo x >> {file}")
+    crtrd.ctl("drain")
+    crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM occurrences WHERE status = 'pending'"))
+    before = len(marks(file))
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        assert len(marks(file)) == before
+        time.sleep(0.2)
+    crtrd.ctl("undrain")
+    crtrd.wait_for(lambda: len(marks(file)) > before)
+
+
+def test_a_second_daemon_on_the_same_store_is_refused(crtrd):
+    crtrd.start()
+    second = subprocess.run([sys.executable, "-m", "crtrd"], env=crtrd.env, capture_output=True, text=True, timeout=30,
+                            check=False)
+    assert second.returncode == 78
+    assert "another crtrd has it open" in second.stderr
+    assert crtrd.ctl("list").returncode == 0
+
+
+def test_a_newer_ledger_is_refused_and_left_as_it_is(crtrd):
+    crtrd.start()
+    assert crtrd.stop() == 0
+    with closing(sqlite3.connect(crtrd.places.ledger)) as ledger:
+        ledger.execute("PRAGMA user_version = 99")
+        ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = hashlib.sha256(crtrd.places.ledger.read_bytes()).hexdigest()
+    crtrd.start(wait=False)
+    assert crtrd.daemon.wait(20) == 78
+    assert "schema version 99" in crtrd.said()
+    assert hashlib.sha256(crtrd.places.ledger.read_bytes()).hexdigest() == before
+
+
+def test_the_socket_answers_status(crtrd):
+    crtrd.start()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(crtrd.places.socket))
+        client.sendall(b"GET /v1/status HTTP/1.1\r\nHost: crtrd\r\n\r\n")
+        reply = b""
+        while part := client.recv(65536):
+            reply += part
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert json.loads(body)["state"] == "running"
+
+
+def test_files_and_folders_are_private(crtrd):
+    os.umask(0)
+    crtrd.start()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in crtrd.places.state.iterdir() if path.is_file()}
+    assert set(modes.values()) == {0o600}
+    assert crtrd.places.state.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_interrupts_runs_and_settles_them(number, crtrd):
+    crtrd.start()
+    crtrd.ctl("arm", "long", "--", "sleep", "300")
+    crtrd.ctl("run", "long")
+    crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE phase = 'running'"))
+    crtrd.daemon.send_signal(number)
+    assert crtrd.daemon.wait(20) == 0
+    assert crtrd.rows("SELECT status, reason FROM occurrences") == [("canceled", "interrupted")]
+    assert crtrd.rows("SELECT result, signal FROM runs") == [("interrupted", 15)]
+    assert crtrd.rows("SELECT count(*) FROM leases") == [(0,)]
+
+
+def test_nothing_due_nothing_wakes(crtrd):
+    """Resident with crons far ahead: the loop sleeps (PERFORMANCE P9). Counted, not timed."""
+    crtrd.start()
+    crtrd.ctl("arm", "far", "--every", "10h", "--", "true")
+    time.sleep(1)
+    before = switches(crtrd.daemon.pid)
+    time.sleep(5)
+    assert switches(crtrd.daemon.pid) - before <= 10  # the first step of retention may fall into it; polling would not fit
