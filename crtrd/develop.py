@@ -69,8 +69,8 @@ def attend(daemon: subprocess.Popen[bytes], home: Path) -> int:
         wait_until(lambda: crtrctl("list").returncode == 0 or daemon.poll() is not None)
         for name, *words in EXAMPLES:
             if crtrctl("show", name).returncode != 0:
-                print(crtrctl("arm", name, *words).stdout, end="", flush=True)  # noqa: T201 - a tool for a terminal
-        print(f"try, in another terminal:  CRTR_HOME={home} .venv/bin/crtrctl list   (Ctrl-C ends)", flush=True)  # noqa: T201 - a tool for a terminal
+                print(crtrctl("arm", name, *words).stdout, end="", flush=True)
+        print(f"try, in another terminal:  CRTR_HOME={home} .venv/bin/crtrctl list   (Ctrl-C ends)", flush=True)
         return daemon.wait()
     except KeyboardInterrupt:
         end(daemon)

@@ -8,12 +8,14 @@ import pytest
 from crtrd.control.access import Caller
 from crtrd.control.verbs import Control, Hooks
 from crtrd.core.facts import Limits
+from crtrd.engine.context import Contexts
 from crtrd.engine.engine import Engine
 from crtrd.engine.executor import Executor
 from crtrd.errors import RequestError
 from crtrd.ledger.store import Store
 from crtrd.loop.clock import Clock
 from crtrd.loop.reactor import Reactor
+from crtrd.names import places
 
 ROOT = Caller(os.geteuid(), 1, "bus")
 DEADLINE = 20
@@ -25,7 +27,7 @@ class Desk:
         self.store = Store(
             path, owner="life", boot_id="b" * 32, post=self.reactor.wake_from_thread, lease_end=lambda: 0)
         self.store.open()
-        self.executor = Executor(self.reactor, home=None, head=4096)
+        self.executor = Executor(self.reactor, Contexts(places({"CRTR_HOME": str(path.parent)}, user=False)), head=4096)
         self.engine = Engine(self.reactor, self.store, self.executor, Limits("b" * 32))
         self.executor.post = self.engine.post
         self.said = []

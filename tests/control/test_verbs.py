@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from crtrd.control.verbs import Control
 from crtrd.core.effects import PutOccurrence
 from crtrd.engine.lifecycle import Stage
-from crtrd.errors import Code, ConfigError, RequestError
+from crtrd.errors import Code, ConfigError, LedgerError, RequestError
 from tests.control.conftest import ROOT
 from tests.ledger.test_rows import ROW
 
@@ -40,8 +41,10 @@ def test_arm_is_durable_when_it_answers(desk, tmp_path):
         ("arm", ({"name": "a b", "command": ["x"]},), Code.INVALID_DEFINITION),
         ("arm", ({},), Code.INVALID_DEFINITION), ("arm", (7,), Code.INVALID_ARGUMENT),
         ("change", ("job", {}), Code.INVALID_DEFINITION), ("change", ("none", {"stdin": "x"}), Code.NO_SUCH_CRON),
-        ("change", ("job", {"schedule": ["x"]}), Code.INVALID_DEFINITION), ("cancel", ("none", {}), Code.NO_SUCH_CRON),
-        ("cancel", ("job", {"kill": 1}), Code.INVALID_ARGUMENT), ("cancel", ("job", {"now": True}), Code.INVALID_ARGUMENT),
+        ("change", ("job", {"schedule": ["x"]}), Code.INVALID_DEFINITION),
+        ("cancel", ("none", {}), Code.NO_SUCH_CRON),
+        ("cancel", ("job", {"kill": 1}), Code.INVALID_ARGUMENT),
+        ("cancel", ("job", {"now": True}), Code.INVALID_ARGUMENT),
         ("pause", ("none", ""), Code.NO_SUCH_CRON), ("resume", ("job",), Code.INVALID_STATE),
         ("skip", ("job", 1), Code.INVALID_ARGUMENT), ("skip", ("job", (1 << 63) - 1), Code.INVALID_ARGUMENT),
         ("poke", ("none",), Code.NO_SUCH_CRON), ("run", ("job", {"target": "x"}), Code.INVALID_ARGUMENT),
@@ -100,8 +103,6 @@ def test_whatever_is_passed_is_answered_exactly_once_and_nothing_raises(desk, da
 
 
 def test_a_ledger_that_is_away_is_an_answer(desk, monkeypatch):
-    from crtrd.errors import LedgerError
-
     def away(*_):
         raise LedgerError("cannot read the ledger: gone")
 
@@ -146,8 +147,6 @@ def test_pages_of_crons(desk):
 
 
 def test_pages_of_history_newest_first(desk):
-    from dataclasses import replace
-
     rows = [replace(ROW, id=f"{n:032x}", instant=n, cron_id="c") for n in range(1203)]
     answers = []
     desk.store.submit(lambda session: [session.put(PutOccurrence(row)) for row in rows], answers.append)
@@ -234,15 +233,13 @@ def test_explain_the_future_from_the_schedule(desk):
 
 
 def test_drained_nothing_starts_until_undrained_whatever_is_reloaded(desk):
-    from dataclasses import replace
-
     desk.arm()
-    desk.ask("drain", True)
+    desk.ask("drain", True)  # noqa: FBT003 - what the verb takes
     assert desk.ask("status")["state"] == "draining"
     desk.engine.limits = replace(desk.engine.limits, max_runs_at_once=7)
     answer = desk.ask("run", "job", {})
     assert (answer["status"], answer["runs"]) == ("pending", [])
-    desk.ask("drain", False)
+    desk.ask("drain", False)  # noqa: FBT003 - what the verb takes
     assert desk.engine.limits.max_runs_at_once == 7
     deadline = time.monotonic() + 10
     while desk.ask("get_occurrence", answer["occurrence"])["status"] != "running":

@@ -1,8 +1,10 @@
 """The clock set back and forward (C13, C14): the event's own time is the only time the core knows."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.core.world import D, H, M, S, T0, at
+from tests.core.world import T0, D, H, M, S, at
 
 FIVE = {"schedule": ("*/5 * * * *",)}
 
@@ -42,8 +44,6 @@ def test_c13_what_waits_in_the_other_time_is_brought_forward(world, noticed):
 
 
 def test_c13_what_waits_for_capacity_in_the_other_time_starts(world):
-    from dataclasses import replace
-
     limits = world.limits
     world.limits = replace(limits, max_runs_at_once=0)
     world.now = at("2098-01-01T00:00:00Z")

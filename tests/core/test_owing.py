@@ -7,7 +7,7 @@ import pytest
 
 from crtrd.core import events
 from crtrd.errors import Code
-from tests.core.world import BOOT, D, H, M, S, T0, at, spawned
+from tests.core.world import BOOT, T0, D, H, M, S, at, spawned
 
 MINUTELY = {"schedule": ("* * * * *",)}
 
@@ -57,8 +57,7 @@ def test_c16_101_minutes(world):
     world.restart()
     rows = world.rows()
     assert sum(row.covers for row in rows) == 101
-    assert [(row.status, row.reason, row.covers) for row in rows if row.status == "missed"][0] == (
-        "missed", "coalesced", 1)
+    assert (rows[0].status, rows[0].reason, rows[0].covers) == ("missed", "coalesced", 1)
     assert [row.detail for row in rows if row.status == "running"] == ["makes up for 100 earlier missed instants"]
     assert len(world.live()) == 1
     assert world.cron().next_at == world.now + M
@@ -222,7 +221,8 @@ def test_a_change_with_nothing_ahead_is_refused(world):
     assert world.refused(world.change, schedule=("0 0 30 2 *",)) is Code.INVALID_DEFINITION
 
 
-@pytest.mark.parametrize("schedule", ["0 0 30 2 *", "0 0 31 4 *", "0 0 31 2,4,6 *", "* * 31 11 *", "at 2020-01-01T00:00Z"])
+@pytest.mark.parametrize(
+    "schedule", ["0 0 30 2 *", "0 0 31 4 *", "0 0 31 2,4,6 *", "* * 31 11 *", "at 2020-01-01T00:00Z"])
 def test_c10_what_can_never_be_due_is_not_armed(world, schedule):
     assert world.refused(world.arm, schedule=(schedule,)) is Code.INVALID_DEFINITION
 
@@ -405,8 +405,9 @@ def test_without_a_clock_of_its_own_no_instant_is_served(world):
 
 @pytest.mark.parametrize("next_at", [T0 + M, None])
 @pytest.mark.parametrize(
-    "text", ['{"command":["true"],"name":"job","schedule":["0 0 30 2 *"]}', '{"name":"jo',
-             '{"name":"job","novel":1,"schedule":["* * * * *"]}', '{"name":"job","retries":"x","schedule":["* * * * *"]}',
+    "text", ['{"name":"job","schedule":["0 0 30 2 *"],"command":["true"]}', '{"name":"jo',
+             '{"name":"job","novel":1,"schedule":["* * * * *"]}',
+             '{"name":"job","retries":"x","schedule":["* * * * *"]}',
              '["schedule"]'])
 def test_c10_a_stored_one_that_cannot_be_served_is_parked_and_its_text_stays(world, text, next_at):
     world.arm(**MINUTELY)

@@ -8,7 +8,7 @@ from crtrd.core.effects import CloseGate, OpenGate, StopRun
 from crtrd.core.occurrence import Identity
 from crtrd.core.retry import SHORTAGE_LIMIT
 from crtrd.errors import Code
-from tests.core.world import BOOT, D, H, M, S, T0, kinds, spawned
+from tests.core.world import BOOT, T0, D, H, M, S, kinds, spawned
 
 MINUTELY = {"schedule": ("* * * * *",)}
 ONCE = {"schedule": ("at 2026-12-01T10:01Z",)}
@@ -337,7 +337,7 @@ def test_a_lost_run(world, executed, on_crash, schedule):
     (run,) = world.live()
     if executed:
         world.begin()
-    acts = world.lose(run, executed)
+    acts = world.lose(run, executed=executed)
     again = not executed or on_crash == "rerun"
     if again:
         assert world.story() == [(60, "running", "")]
@@ -378,7 +378,7 @@ def test_a_run_lost_while_it_was_canceled_is_not_run_again(world, executed):
     if executed:
         world.begin()
     world.wake(M)
-    world.lose(run, executed)
+    world.lose(run, executed=executed)
     first = world.rows()[0]
     assert (first.status, first.reason) == (("unobserved", "crash") if executed else ("canceled", "replaced"))
     assert [each.scheduled_at for each in world.live()] == [world.rows()[1].instant]

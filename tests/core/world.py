@@ -100,7 +100,7 @@ class World:
     def poke(self, name="job"):
         return self.ask(events.PokeRequested, cron=name)
 
-    def cancel(self, name="job", kill=False):
+    def cancel(self, name="job", *, kill=False):
         return self.ask(events.CancelRequested, cron=name, kill=kill)
 
     def run(self, name="job", **options):
@@ -109,7 +109,8 @@ class World:
         return self.ask(events.DispatchRequested, cron=name, origin=Origin.MANUAL, key=key, instant=self.now, **options)
 
     def trigger(self, key, name="job", **options):
-        return self.ask(events.DispatchRequested, cron=name, origin=Origin.TRIGGER, key=key, instant=self.now, **options)
+        fields = {"origin": Origin.TRIGGER, "key": key, "instant": self.now, **options}
+        return self.ask(events.DispatchRequested, cron=name, **fields)
 
     def refused(self, call, *arguments, **options):
         """The code of the refusal; and nothing in the file has changed."""
@@ -132,7 +133,7 @@ class World:
             if run.phase == "starting":
                 self.held(run)
 
-    def end(self, run, code=0, signal=None, oom=False, stderr=b""):
+    def end(self, run, code=0, signal=None, *, oom=False, stderr=b""):
         acts = self.held(run) if self.session.run(run.id).phase == "starting" else []
         ending = events.Ending(code, signal, oom, 5 * S, Output(), Output(stderr, len(stderr)))
         return acts + self.do(events.RunEnded(self.now, run.id, ending))
@@ -141,13 +142,13 @@ class World:
         for run in self.live(name):
             self.end(run, code)
 
-    def fail_to_launch(self, run, shortage=False):
+    def fail_to_launch(self, run, *, shortage=False):
         return self.do(events.LaunchFailed(self.now, run.id, "fork", 11, "cannot start fork: EAGAIN", shortage))
 
     def time_out(self, run):
         return self.do(events.TimeoutReached(self.now, run.id))
 
-    def lose(self, run, executed=True):
+    def lose(self, run, *, executed=True):
         return self.do(events.RunLost(self.now, run.id, executed))
 
     # looking ---------------------------------------------------------------------------------------------------

@@ -85,10 +85,10 @@ def test_a_stored_definition_holds_what_differs_and_gains_new_defaults():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", "7", '{"retries":1}', '{"name":"a","novel":1}', '{"name":7}', '{"name":"a","retries":"2"}',
-     '{"name":"a","retries":true}', '{"name":"a","overlap":"sometimes"}', '{"name":"a","env":[["A","B"]]}',
-     '{"name":"a","env":{"A":7}}', '{"name":"a","schedule":"* * * * *"}', '{"name":"a","schedule":[7]}',
-     '{"name":"a","starts_at":1.5}', '{"name":"a","command":{"0":"true"}}', "[" * 100_000],
+    ["", "{", "[]", "null", "7", '{"retries":1}', '{"name":"job","novel":1}', '{"name":7}', '{"name":"job","retries":"2"}',
+     '{"name":"job","retries":true}', '{"name":"job","overlap":"sometimes"}', '{"name":"job","env":[["A","B"]]}',
+     '{"name":"job","env":{"A":7}}', '{"name":"job","schedule":"* * * * *"}', '{"name":"job","schedule":[7]}',
+     '{"name":"job","starts_at":1.5}', '{"name":"job","command":{"0":"true"}}', "[" * 100_000],
 )
 def test_damaged_definitions_are_told(opened, text):
     store = opened()

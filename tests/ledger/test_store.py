@@ -25,10 +25,9 @@ RUN = Run("a" * 32, ROW.id, CRON.id, "job", "", 1, Origin.SCHEDULE, 1, Phase.END
 
 def child(script, *arguments):
     """A Python process of its own that says `ready`."""
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)], stdout=subprocess.PIPE,
         stdin=subprocess.PIPE, text=True)
-    return process
 
 
 def mode(path):
@@ -109,7 +108,8 @@ def test_a_dead_daemon_holds_no_lock(opened, tmp_path):
     process = child("""
         import sys, time
         from pathlib import Path
-                store = Store(Path(sys.argv[1]), owner="o", boot_id="b", post=lambda _: None, lease_end=lambda: 0)
+        from crtrd.ledger.store import Store
+        store = Store(Path(sys.argv[1]), owner="o", boot_id="b", post=lambda _: None, lease_end=lambda: 0)
         store.open()
         print("ready", flush=True)
         sys.stdin.read()
