@@ -30,7 +30,7 @@ class Desk:
         self.executor = Executor(self.reactor, Contexts(places({"CRTR_HOME": str(path.parent)}, user=False)), head=4096)
         self.engine = Engine(self.reactor, self.store, self.executor, Limits("b" * 32))
         self.executor.post = self.engine.post
-        self.said = []
+        self.said, self.root = [], ROOT
         self.executor.listeners.append(self.said.append)
         self.hooks = Hooks()
         self.control = Control(self.engine, "i" * 32, self.hooks)

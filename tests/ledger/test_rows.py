@@ -86,7 +86,8 @@ def test_a_stored_definition_holds_what_differs_and_gains_new_defaults():
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", "7", '{"retries":1}', '{"name":"job","novel":1}', '{"name":7}',
-     '{"name":"job","retries":"2"}', '{"name":"job","retries":true}', '{"name":"job","overlap":"sometimes"}', '{"name":"job","env":[["A","B"]]}',
+     '{"name":"job","retries":"2"}',
+     '{"name":"job","retries":true}', '{"name":"job","overlap":"sometimes"}', '{"name":"job","env":[["A","B"]]}',
      '{"name":"job","env":{"A":7}}', '{"name":"job","schedule":"* * * * *"}', '{"name":"job","schedule":[7]}',
      '{"name":"job","starts_at":1.5}', '{"name":"job","command":{"0":"true"}}', "[" * 100_000],
 )
