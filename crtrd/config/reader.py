@@ -21,6 +21,7 @@ from crtrd.core.cron import (
     Overlap,
     Survivors,
 )
+from crtrd.core.sinks import parse as parse_sink
 from crtrd.core.timetable import excluded_days
 from crtrd.errors import ConfigError, ScheduleError
 from crtrd.schedule.spans import parse_instant, parse_span
@@ -32,7 +33,6 @@ CARRIED_LIMIT = 128 * 1024  # bytes of arguments and environment together; execv
 LIST_LIMIT = 1000
 TEXT_LIMIT = 64 * 1024
 RESERVED = "CRTR_"
-SINKS = frozenset({"inbox", "journal", "mail", "exec", "webhook", "file", "unit", "cron", "heartbeat"})
 ENUMS: dict[str, type[Any]] = {
     "overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash, "on_output": OnOutput, "on_failure": OnFailure,
     "survivors": Survivors,
@@ -256,8 +256,10 @@ def _list_faults(definition: Definition) -> list[tuple[str, str]]:
         except ValueError as error:
             faults.append(("exclude", f"{printable(text)!r} is no date or range of dates: {error}"))
     for sink in definition.sinks:
-        if sink.partition(":")[0] not in SINKS:
-            faults.append(("sinks", f"{printable(sink)!r} is no sink; there are {', '.join(sorted(SINKS))}"))
+        try:
+            parse_sink(sink)
+        except ValueError as error:
+            faults.append(("sinks", str(error)))
     for name, value in definition.resources:
         try:
             check_resource(name, value)

@@ -139,6 +139,9 @@ class Cron:
     """Boot id for which @reboot was served."""
     skip_next: tuple[int, ...] = field(default=())
     """Instants that somebody asked to skip."""
+    failing_since: int | None = None
+    """The first of the failures that no success has followed yet; a resume does not forget them."""
+    failing_count: int = 0
     damage: str = ""
     """Why the stored definition cannot be read; then `definition` holds nothing but the name, and the stored text
     stays in the ledger as it is."""

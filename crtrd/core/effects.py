@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crtrd.core.cron import Cron, Departed
+from crtrd.core.delivery import Delivery, Queue, Told
 from crtrd.core.occurrence import Cell, Occurrence, Run
 from crtrd.errors import Code
 
@@ -61,8 +62,28 @@ class DropLease:
     occurrence_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class PutDelivery:
+    """A row of the outbox; one of the same id stays as it is where the new one is a fresh one."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class PutQueue:
+    """That a sink is down, or (no failures) that it is not."""
+
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class PutTold:
+    told: Told
+
+
 Record = (
     PutCron | DropCron | PutDeparted | DropDeparted | PutOccurrence | PutCell | PutRun | TakeLease | DropLease
+    | PutDelivery | PutQueue | PutTold
 )
 
 
@@ -102,6 +123,13 @@ class SignalRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Deliver:
+    """Make one attempt; DeliveryEnded tells what came of it."""
+
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     ticket: int
     value: object
@@ -124,5 +152,5 @@ class Announce:
     priority: int = 6
 
 
-Act = Spawn | OpenGate | CloseGate | StopRun | SignalRun | Answer | Refuse | Announce
+Act = Spawn | OpenGate | CloseGate | StopRun | SignalRun | Deliver | Answer | Refuse | Announce
 Effect = Record | Act

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crtrd.core.cron import Definition
+from crtrd.core.delivery import Outcome
 from crtrd.core.occurrence import Identity, Origin, Output
 
 
@@ -205,8 +206,37 @@ class KillRequested:
     signal: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryEnded:
+    """One attempt is over. `retry_after`, microseconds: what the sink asked for, 0 where it asked for nothing."""
+
+    at: int
+    delivery_id: str
+    attempt: int
+    outcome: Outcome
+    error: str = ""
+    retry_after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRetryRequested:
+    at: int
+    ticket: int
+    caller: int
+    delivery: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryDiscardRequested:
+    at: int
+    ticket: int
+    caller: int
+    delivery: str
+
+
 Event = (
     WokeUp | ClockSet | DaemonStarted | RunHeld | LaunchFailed | RunEnded | RunLost | TimeoutReached | StopBegun
     | ArmRequested | ChangeRequested | CancelRequested | PauseRequested | ResumeRequested | SkipRequested
-    | PokeRequested | DispatchRequested | RerunRequested | KillRequested
+    | PokeRequested | DispatchRequested | RerunRequested | KillRequested | DeliveryEnded | DeliveryRetryRequested
+    | DeliveryDiscardRequested
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crtrd.core.cron import Cron, Departed
+from crtrd.core.delivery import Delivery, Queue, Told
 from crtrd.core.occurrence import Cell, Occurrence, Run
 
 
@@ -21,6 +22,8 @@ class Limits:
     own_clock: bool = True
     """False: `clock = "external"`, instants of schedules are not served, only requests."""
     pools: tuple[tuple[str, int], ...] = field(default=())
+    deliver: bool = True
+    """False: no attempt to deliver begins (leaving, stopping)."""
 
 
 class Facts(Protocol):
@@ -85,3 +88,27 @@ class Facts(Protocol):
 
     def pool_count(self, pool: str) -> int:
         """Live runs of crons in this pool."""
+
+    def delivery(self, delivery_id: str) -> Delivery | None: ...
+
+    def deliveries_due(self, now: int, limit: int) -> list[Delivery]:
+        """The first due row of every queue that waits for nothing and has no attempt under way, oldest first."""
+
+    def deliveries_beyond(self, at: int) -> list[Delivery]:
+        """Pending ones that are not tried before later than `at`."""
+
+    def sending(self) -> list[Delivery]: ...
+
+    def sending_count(self) -> int: ...
+
+    def queue(self, name: str) -> Queue: ...
+
+    def queues_beyond(self, at: int) -> list[Queue]: ...
+
+    def told(self, cron_id: str, target: str, sink: str) -> Told | None: ...
+
+    def telling(self, cron_id: str, target: str, sink: str) -> Delivery | None:
+        """The newest open delivery to the sink that tells an output of this cron and target."""
+
+    def late(self, now: int) -> list[Occurrence]:
+        """Open ones whose alarm is due."""

@@ -14,7 +14,7 @@ class Owed:
     next_wake: int | None
     """The earliest instant, retry or delivery ahead; None: nothing is planned."""
     deliveries: int = 0
-    """Outbox rows that are due now."""
+    """Queues of the outbox with something due, and attempts under way."""
 
 
 def may_leave(owed: Owed | None, now: int, grace: int) -> bool:

@@ -137,6 +137,8 @@ class Occurrence:
     """A manual run of one target only."""
     overlap: str = ""
     """Overlap policy named by the caller instead of the cron's."""
+    alert_at: int | None = None
+    """When an alarm is due should it not be settled by then; None: no alarm, or it was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,8 @@ class Output:
     head: bytes = b""
     total: int = 0
     sha256: str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    masked: str = ""
+    """Hash of all of it after `change_ignore`; '' where nothing is masked."""
 
     @property
     def truncated(self) -> bool:

@@ -107,6 +107,8 @@ def accept(
     if verdict.turn is Turn.REPLACE:
         for other in others:
             yield from replace_open(cron, other, facts, now)
+    after = cron.definition.alert_after
+    new = replace(new, alert_at=None if after is None or new.origin is Origin.MANUAL else new.instant + after)
     yield PutOccurrence(new)
     targets = only or ((new.target,) if new.target else cron.definition.targets or ("",))
     for target in targets:

@@ -46,6 +46,11 @@ def settled(occurrence: Occurrence) -> Announce:
     return occurrence_event(what, occurrence, " ".join(words), INFO if quiet else NOTICE)
 
 
+def late(occurrence: Occurrence, now: int) -> Announce:
+    over = format_span(max(now - occurrence.instant, 0))
+    return occurrence_event("late", occurrence, f"{occurrence.status} {over} after its instant", WARNING)
+
+
 def run_fields(run: Run) -> dict[str, str | int]:
     fields: dict[str, str | int] = {
         "CRTRD_CRON_ID": run.cron_id, "CRTRD_CRON": run.cron_name, "CRTRD_OCCURRENCE_ID": run.occurrence_id,

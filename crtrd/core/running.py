@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from errno import errorcode
 
-from crtrd.core import reports
+from crtrd.core import reports, telling
 from crtrd.core.cron import Cron, OnCrash, OnFailure, PausedBy, State
 from crtrd.core.effects import (
     CloseGate,
@@ -80,6 +80,7 @@ def run_held(event: RunHeld, facts: Facts) -> Iterator[Effect]:
         yield PutRun(run)
         yield OpenGate(run.id, cron.definition.timeout)
         yield reports.run_started(run)
+        yield from telling.run_started(cron, run, event.at)
 
 
 def launch_failed(event: LaunchFailed, facts: Facts) -> Iterator[Effect]:
@@ -197,8 +198,18 @@ def _conclude(
         status = CELL_STATUS[result] if due is None else Status.PENDING
         excused = cell.excused + (result is Result.HELD)
         yield PutCell(replace(cell, status=status, due_at=cell.due_at if due is None else due, excused=excused))
+        if due is None:
+            yield from _tell(cron, run, now, facts)
     if occurrence is not None and occurrence.status is Status.RUNNING and not facts.live_runs(occurrence.id):
         yield from _carry_on(occurrence, run, cron, now, facts, final=final)
+
+
+def _tell(cron: Cron | None, run: Run, now: int, facts: Facts) -> Iterator[Effect]:
+    """A run that is not tried again has its say, also where it was itself that canceled its cron."""
+    if cron is not None:
+        yield from telling.run_settled(cron, run, now, facts)
+    elif (left := facts.departed(run.cron_id)) is not None and left.delivers == run.occurrence_id:
+        yield from telling.run_settled(left.cron, run, now, facts, canceled=True)
 
 
 def _due_again(run: Run, cell: Cell, cron: Cron | None, now: int, *, shortage: bool, again: bool) -> int | None:
@@ -286,7 +297,7 @@ def _after(cron: Cron, settled: Occurrence, now: int, facts: Facts, *, ours: boo
     `ours`: it failed only for shortages of ours, which is never counted as the cron's failure.
     """
     if settled.origin is not Origin.MANUAL and not ours:
-        cron, events = _judge(cron, settled)
+        cron, events = _judge(cron, settled, now)
         yield from events
     if settled.origin is Origin.SCHEDULE:
         cron = replace(cron, runs_counted=cron.runs_counted + 1, after_end_at=None)
@@ -294,12 +305,13 @@ def _after(cron: Cron, settled: Occurrence, now: int, facts: Facts, *, ours: boo
     yield from plan(cron, now, facts)
 
 
-def _judge(cron: Cron, settled: Occurrence) -> tuple[Cron, list[Effect]]:
+def _judge(cron: Cron, settled: Occurrence, now: int) -> tuple[Cron, list[Effect]]:
     definition = cron.definition
     if settled.status is Status.SUCCESS:
-        return replace(cron, failures=0), _recovered(cron)
+        return replace(cron, failures=0, failing_since=None, failing_count=0), _recovered(cron, settled, now)
     if settled.status in {Status.FAILED, Status.PARTIAL}:
-        cron = replace(cron, failures=cron.failures + 1)
+        cron = replace(cron, failures=cron.failures + 1, failing_count=cron.failing_count + 1,
+                       failing_since=now if cron.failing_since is None else cron.failing_since)
         if definition.on_failure is OnFailure.PAUSE and cron.failures >= definition.pause_after:
             note = f"{settled.reason}: {settled.detail}" if settled.detail else str(settled.reason)
             return _pause(cron, PausedBy.FAILURE, note)
@@ -310,12 +322,13 @@ def _judge(cron: Cron, settled: Occurrence) -> tuple[Cron, list[Effect]]:
     return cron, []
 
 
-def _recovered(cron: Cron) -> list[Effect]:
-    if not cron.failures:
+def _recovered(cron: Cron, settled: Occurrence, now: int) -> list[Effect]:
+    count, since = cron.failing_count, cron.failing_since
+    if not count or since is None:
         return []
-    times = "failure" if cron.failures == 1 else "failures"
-    event = reports.cron_event("recovered", cron, f"succeeded again after {cron.failures} {times}")
-    return [event]
+    times = "failure" if count == 1 else "failures"
+    event = reports.cron_event("recovered", cron, f"succeeded again after {count} {times}")
+    return [event, *telling.recovered(cron, settled, count, since, now)]
 
 
 def _pause(cron: Cron, by: PausedBy, note: str) -> tuple[Cron, list[Effect]]:

@@ -8,7 +8,7 @@ that is raised undoes what this event has put (the engine wraps each request in 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from crtrd.core import requests, running
+from crtrd.core import outbox, reports, requests, running, telling
 from crtrd.core.cron import SECOND, Cron, Definition, State
 from crtrd.core.effects import Answer, Effect, PutCell, PutCron, PutOccurrence, StopRun
 from crtrd.core.events import (
@@ -17,6 +17,9 @@ from crtrd.core.events import (
     ChangeRequested,
     ClockSet,
     DaemonStarted,
+    DeliveryDiscardRequested,
+    DeliveryEnded,
+    DeliveryRetryRequested,
     DispatchRequested,
     Event,
     KillRequested,
@@ -42,12 +45,18 @@ from crtrd.core.starting import start_waiting
 from crtrd.core.stopping import grace_of, settle_waiting, stop_runs
 from crtrd.core.timetable import timetable
 
+TELLING = (WokeUp, ClockSet, DaemonStarted, RunHeld, LaunchFailed, RunEnded, RunLost, DeliveryEnded,
+           DeliveryRetryRequested)
+"""Events that can make a delivery due, or free its queue."""
+
 
 def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Decide one event. Raises RequestError where a request is refused."""
     yield from _decide(event, facts, limits)
     if not isinstance(event, StopBegun | DispatchRequested | RerunRequested):
         yield from start_waiting(event.at, facts, limits)
+    if limits.deliver and isinstance(event, TELLING):
+        yield from outbox.deliver_due(event.at, facts)
 
 
 def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # noqa: PLR0912 - one arm per event
@@ -56,6 +65,7 @@ def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # 
     match event:
         case WokeUp():
             yield from _owe_all(event.at, facts, limits, Reason.DOWNTIME)
+            yield from _alarm(event.at, facts)
         case ClockSet():
             yield from _replan(event.at, facts)
             yield from _owe_all(event.at, facts, limits, Reason.CLOCK_JUMP)
@@ -93,6 +103,12 @@ def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # 
             yield from _rerun(event, facts, limits)
         case KillRequested():
             yield from requests.kill(event, facts)
+        case DeliveryEnded():
+            yield from outbox.ended(event, facts)
+        case DeliveryRetryRequested():
+            yield from outbox.retry(event, facts)
+        case DeliveryDiscardRequested():
+            yield from outbox.discard(event, facts)
 
 
 def _owe_all(now: int, facts: Facts, limits: Limits, why_missed: Reason) -> Iterator[Effect]:
@@ -104,6 +120,15 @@ def _owe_all(now: int, facts: Facts, limits: Limits, why_missed: Reason) -> Iter
         yield from owe_due(cron, now, facts, why_missed)
 
 
+def _alarm(now: int, facts: Facts) -> Iterator[Effect]:
+    """Each late occurrence gives its alarm once."""
+    for occurrence in facts.late(now):
+        yield PutOccurrence(replace(occurrence, alert_at=None))
+        if cron := facts.cron(occurrence.cron_id):
+            yield reports.late(occurrence, now)
+            yield from telling.late(cron, occurrence, now)
+
+
 def _owe_first(name: str, now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """What came due before the request belongs to the cron as it was, also when its wake-up is decided after it."""
     cron = facts.find_cron(name)
@@ -113,6 +138,7 @@ def _owe_first(name: str, now: int, facts: Facts, limits: Limits) -> Iterator[Ef
 
 def _replan(now: int, facts: Facts) -> Iterator[Effect]:
     """After a step back: what was planned in the other time is planned anew; rows already there are stepped over."""
+    yield from outbox.bring_forward(now, facts)
     for occurrence in facts.postponed(now):
         yield from _bring_forward(occurrence, now, facts)
     for cron in facts.crons_ahead(now):
@@ -136,6 +162,7 @@ def _bring_forward(occurrence: Occurrence, now: int, facts: Facts) -> Iterator[E
 
 
 def _daemon_started(event: DaemonStarted, facts: Facts, limits: Limits) -> Iterator[Effect]:
+    yield from outbox.take_back(event.at, facts)
     yield from _replan(event.at, facts)
     if limits.own_clock:
         for cron in facts.crons_on_boot():
@@ -144,6 +171,7 @@ def _daemon_started(event: DaemonStarted, facts: Facts, limits: Limits) -> Itera
     for cron in facts.crons_unplanned():
         yield from plan(cron, event.at, facts)
     yield from _owe_all(event.at, facts, limits, Reason.DOWNTIME)
+    yield from _alarm(event.at, facts)
 
 
 def _booted(cron: Cron, event: DaemonStarted, facts: Facts) -> Iterator[Effect]:

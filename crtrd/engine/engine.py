@@ -106,6 +106,7 @@ class Engine:
             return
         self._in_flight = [self._inbox.popleft() for _ in range(min(len(self._inbox), BATCH))]
         limits = without_starts(self.limits) if self.resting or self.drained else self.limits
+        limits = replace(limits, deliver=not self.resting)
         batch, now = tuple(self._in_flight), self.reactor.clock.wall()
         self.store.submit(lambda session: decide(batch, session, limits, now), self._decided)
 

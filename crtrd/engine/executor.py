@@ -13,6 +13,7 @@ from crtrd.core.effects import (
     Announce,
     Answer,
     CloseGate,
+    Deliver,
     OpenGate,
     Refuse,
     SignalRun,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from crtrd.engine.scopes import Scopes
     from crtrd.supervision.supervisor import Supervisor
 
+if TYPE_CHECKING:
+    from crtrd.core.delivery import Delivery
+
 MINUTE = 60_000_000
 Listener = Callable[[Announce], None]
 Reply = Callable[[object], None]
@@ -46,6 +50,8 @@ class Executor:
         self.scopes: Scopes | None = None
         self.live: Callable[[], None] = lambda: None
         """Called when a run has become live: the heartbeat of its lease."""
+        self.deliver: Callable[[Delivery], None] = lambda _: None
+        """Makes an attempt; the worker's, once there is one."""
         self.listeners: list[Listener] = []
         self._tickets: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
@@ -107,6 +113,8 @@ class Executor:
             case SignalRun(run_id, signal):
                 if supervisor:
                     supervisor.signal(run_id, signal)
+            case Deliver(delivery):
+                self.deliver(delivery)
             case _:
                 assert_never(act)
 

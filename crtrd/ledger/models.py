@@ -27,6 +27,8 @@ class CronRow(Model):
     overlap = TextField()
     pool = TextField()
     account = TextField()
+    failing_since = IntegerField(null=True)
+    failing_count = IntegerField()
     serial = IntegerField()
 
     class Meta:
@@ -61,6 +63,7 @@ class OccurrenceRow(Model):
     settled_at = IntegerField(null=True)
     covers = IntegerField()
     fence = IntegerField()
+    alert_at = IntegerField(null=True)
 
     class Meta:
         table_name = "occurrences"
@@ -114,6 +117,7 @@ class RunRow(Model):
     stderr_sha256 = TextField()
     survivors = TextField()
     delivered = TextField()
+    stdout_masked = TextField()
 
     class Meta:
         table_name = "runs"
@@ -130,6 +134,53 @@ class LeaseRow(Model):
         table_name = "leases"
 
 
+class OutboxRow(Model):
+    serial = IntegerField(primary_key=True)
+    id = TextField(unique=True)
+    cron_id = TextField()
+    cron_name = TextField()
+    owner = IntegerField()
+    occurrence_id = TextField()
+    run_id = TextField()
+    target = TextField()
+    kind = TextField()
+    sink = TextField()
+    queue = TextField()
+    message = TextField()
+    created_at = IntegerField()
+    next_attempt_at = IntegerField()
+    state = TextField()
+    attempts = IntegerField()
+    last_error = TextField()
+    settled_at = IntegerField(null=True)
+    sha256 = TextField()
+
+    class Meta:
+        table_name = "outbox"
+
+
+class QueueRow(Model):
+    name = TextField(primary_key=True)
+    until = IntegerField()
+    failures = IntegerField()
+
+    class Meta:
+        table_name = "queues"
+
+
+class ToldRow(Model):
+    cron_id = TextField()
+    target = TextField()
+    sink = TextField()
+    sha256 = TextField()
+    head = BlobField()
+    at = IntegerField()
+
+    class Meta:
+        table_name = "told"
+        primary_key = CompositeKey("cron_id", "target", "sink")
+
+
 class MetaRow(Model):
     key = TextField(primary_key=True)
     value = TextField()
@@ -138,4 +189,6 @@ class MetaRow(Model):
         table_name = "meta"
 
 
-MODELS: tuple[type[Model], ...] = (CronRow, DepartedRow, OccurrenceRow, CellRow, RunRow, LeaseRow, MetaRow)
+MODELS: tuple[type[Model], ...] = (
+    CronRow, DepartedRow, OccurrenceRow, CellRow, RunRow, LeaseRow, OutboxRow, QueueRow, ToldRow, MetaRow,
+)

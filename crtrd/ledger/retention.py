@@ -36,7 +36,17 @@ def prune(database: SqliteDatabase, keep: Keep, now: int) -> int:
         for table, column in (("runs", "occurrence_id"), ("cells", "occurrence_id"), ("occurrences", "id")):
             database.execute_sql(f"DELETE FROM {table} WHERE {column} = ?", (occurrence_id,))  # noqa: S608
         gone += 1
-    return gone + _prune_runs(database, keep.runs_per_cron)
+    return gone + _prune_outbox(database, keep, now) + _prune_runs(database, keep.runs_per_cron)
+
+
+def _prune_outbox(database: SqliteDatabase, keep: Keep, now: int) -> int:
+    """Delivered rows go with the quiet ones, dead ones stay as long as failures. What is not settled stays."""
+    cursor = database.execute_sql(
+        f"DELETE FROM outbox WHERE serial IN (SELECT serial FROM outbox WHERE settled_at IS NOT NULL AND settled_at < "  # noqa: S608
+        f"CASE state WHEN 'dead' THEN ? ELSE ? END ORDER BY settled_at LIMIT {CHUNK})",
+        (now - keep.failure, now - keep.success))
+    database.execute_sql("DELETE FROM queues WHERE name NOT IN (SELECT queue FROM outbox WHERE settled_at IS NULL)")
+    return int(cursor.rowcount)
 
 
 def _prune_runs(database: SqliteDatabase, most: int) -> int:

@@ -25,6 +25,8 @@ from crtrd.core.cron import (
     State,
     Survivors,
 )
+from crtrd.core.delivery import Delivery, DeliveryState
+from crtrd.core.disposition import Kind
 from crtrd.core.occurrence import (
     Cell,
     Identity,
@@ -37,7 +39,7 @@ from crtrd.core.occurrence import (
     Run,
     Status,
 )
-from crtrd.ledger.models import CellRow, CronRow, OccurrenceRow, RunRow
+from crtrd.ledger.models import CellRow, CronRow, OccurrenceRow, OutboxRow, QueueRow, RunRow, ToldRow
 
 Row = tuple[Any, ...]
 CHOICES: dict[str, type[StrEnum]] = {
@@ -131,7 +133,7 @@ def cron_row(cron: Cron, serial: int) -> Row:
         cron.id, cron.name, dump_definition(definition), cron.state, cron.paused_by, cron.note, cron.owner,
         cron.created_at, cron.changed_at, cron.anchor, cron.considered, cron.next_at, cron.after_end_at,
         cron.failures, cron.runs_counted, cron.last_boot, json.dumps(cron.skip_next), definition.overlap,
-        definition.pool, cron.account, serial,
+        definition.pool, cron.account, cron.failing_since, cron.failing_count, serial,
     )
 
 
@@ -146,6 +148,7 @@ def cron_from_row(row: Row) -> Cron:
         owner=row[6], created_at=row[7], changed_at=row[8], anchor=row[9], considered=row[10], next_at=row[11],
         after_end_at=row[12], failures=row[13], runs_counted=row[14], last_boot=row[15],
         skip_next=tuple(json.loads(row[16])), damage=damage, account=row[19],
+        failing_since=row[20], failing_count=row[21],
     )
 
 
@@ -162,7 +165,7 @@ def occurrence_row(each: Occurrence) -> Row:
     return (
         each.id, each.cron_id, each.cron_name, each.origin, each.instant, each.key, each.status, each.reason,
         each.detail, each.label, each.target, each.overlap, each.created_at, each.due_at, each.settled_at,
-        each.covers, each.fence,
+        each.covers, each.fence, each.alert_at,
     )
 
 
@@ -171,6 +174,7 @@ def occurrence_from_row(row: Row) -> Occurrence:
         id=row[0], cron_id=row[1], cron_name=row[2], origin=Origin(row[3]), instant=row[4], key=row[5],
         status=Status(row[6]), reason=Reason(row[7]), detail=row[8], label=row[9], target=row[10], overlap=row[11],
         created_at=row[12], due_at=row[13], settled_at=row[14], covers=row[15], fence=row[16],
+        alert_at=row[17],
     )
 
 
@@ -190,7 +194,7 @@ def run_row(run: Run) -> Row:
         who.boot_id if who else None, who.pid if who else None, who.start_ticks if who else None, run.cgroup,
         run.started_at, run.finished_at, run.duration, run.stopping, run.result, run.reason, run.exit_code,
         run.signal, run.stdout.head, run.stdout.total, run.stdout.sha256, run.stderr.head, run.stderr.total,
-        run.stderr.sha256, json.dumps(run.survivors), run.delivered,
+        run.stderr.sha256, json.dumps(run.survivors), run.delivered, run.stdout.masked,
     )
 
 
@@ -201,8 +205,25 @@ def run_from_row(row: Row) -> Run:
         trigger=Origin(row[6]), scheduled_at=row[7], phase=Phase(row[8]), out_of_band=bool(row[9]), fence=row[10],
         created_at=row[11], identity=identity, cgroup=row[15], started_at=row[16], finished_at=row[17],
         duration=row[18], stopping=row[19], result=Result(row[20]) if row[20] else None, reason=row[21],
-        exit_code=row[22], signal=row[23], stdout=Output(bytes(row[24]), row[25], row[26]),
+        exit_code=row[22], signal=row[23], stdout=Output(bytes(row[24]), row[25], row[26], row[32]),
         stderr=Output(bytes(row[27]), row[28], row[29]), survivors=tuple(json.loads(row[30])), delivered=row[31],
+    )
+
+
+def delivery_row(each: Delivery) -> Row:
+    return (
+        each.id, each.cron_id, each.cron_name, each.owner, each.occurrence_id, each.run_id, each.target, each.kind,
+        each.sink, each.queue, each.message, each.created_at, each.next_attempt_at, each.state, each.attempts,
+        each.last_error, each.settled_at, each.sha256,
+    )
+
+
+def delivery_from_row(row: Row) -> Delivery:
+    return Delivery(
+        id=row[0], cron_id=row[1], cron_name=row[2], owner=row[3], occurrence_id=row[4], run_id=row[5],
+        target=row[6], kind=Kind(row[7]), sink=row[8], queue=row[9], message=row[10], created_at=row[11],
+        next_attempt_at=row[12], state=DeliveryState(row[13]), attempts=row[14], last_error=row[15],
+        settled_at=row[16], sha256=row[17],
     )
 
 
@@ -215,3 +236,7 @@ CELL_SELECT = selection(CellRow, "")
 CELL_UPSERT = upsert(CellRow, "occurrence_id, target")
 RUN_SELECT = selection(RunRow, "", "serial", alias="r")
 RUN_UPSERT = upsert(RunRow, "id", "serial")
+DELIVERY_SELECT = selection(OutboxRow, "", "serial", alias="d")
+DELIVERY_UPSERT = upsert(OutboxRow, "id", "serial", keep=("message",))
+QUEUE_UPSERT = upsert(QueueRow, "name")
+TOLD_UPSERT = upsert(ToldRow, "cron_id, target, sink")

@@ -71,7 +71,34 @@ STEP_3 = (
     ) STRICT, WITHOUT ROWID""",
 )
 
-STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3)
+STEP_4 = (
+    "ALTER TABLE crons ADD COLUMN failing_since INTEGER",
+    "ALTER TABLE crons ADD COLUMN failing_count INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE occurrences ADD COLUMN alert_at INTEGER",
+    "CREATE INDEX occurrences_alert ON occurrences (alert_at) WHERE settled_at IS NULL AND alert_at IS NOT NULL",
+    "ALTER TABLE runs ADD COLUMN stdout_masked TEXT NOT NULL DEFAULT ''",
+    """CREATE TABLE outbox (
+        serial INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, cron_id TEXT NOT NULL,
+        cron_name TEXT NOT NULL, owner INTEGER NOT NULL, occurrence_id TEXT NOT NULL, run_id TEXT NOT NULL,
+        target TEXT NOT NULL, kind TEXT NOT NULL, sink TEXT NOT NULL, queue TEXT NOT NULL, message TEXT NOT NULL,
+        created_at INTEGER NOT NULL, next_attempt_at INTEGER NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL,
+        last_error TEXT NOT NULL, settled_at INTEGER, sha256 TEXT NOT NULL
+    ) STRICT""",
+    "CREATE INDEX outbox_pending ON outbox (queue, next_attempt_at) WHERE state = 'pending'",
+    "CREATE INDEX outbox_sending ON outbox (queue) WHERE state = 'sending'",
+    "CREATE INDEX outbox_telling ON outbox (cron_id, sink, serial) WHERE settled_at IS NULL",
+    "CREATE INDEX outbox_settled ON outbox (settled_at) WHERE settled_at IS NOT NULL",
+    "CREATE INDEX outbox_cron ON outbox (cron_id, serial)",
+    """CREATE TABLE queues (
+        name TEXT PRIMARY KEY NOT NULL, until INTEGER NOT NULL, failures INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE told (
+        cron_id TEXT NOT NULL, target TEXT NOT NULL, sink TEXT NOT NULL, sha256 TEXT NOT NULL, head BLOB NOT NULL,
+        at INTEGER NOT NULL, PRIMARY KEY (cron_id, target, sink)
+    ) STRICT, WITHOUT ROWID""",
+)
+
+STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3, STEP_4)
 """Step N brings a ledger from version N-1 to N. Steps that have been released are never edited."""
 
 

@@ -14,14 +14,18 @@ from crtrd.core.effects import (
     PutCell,
     PutCron,
     PutDeparted,
+    PutDelivery,
     PutOccurrence,
+    PutQueue,
     PutRun,
+    PutTold,
     Record,
     TakeLease,
 )
 from crtrd.core.idle import Owed
 from crtrd.core.occurrence import Cell, Occurrence, Run, rerun_label
 from crtrd.ledger import rows
+from crtrd.ledger.deliveries import Deliveries
 from crtrd.ledger.retention import Keep, prune
 
 PENDING_DUE = """ LEFT JOIN crons c ON c.id = o.cron_id
@@ -39,27 +43,17 @@ NEXT_WAKE = """SELECT min(at) FROM (
    SELECT min(next_at) AS at FROM crons WHERE state = 'active' AND next_at IS NOT NULL AND ?
    UNION ALL SELECT min(due_at) FROM occurrences WHERE settled_at IS NULL AND status = 'pending' AND due_at > ?
    UNION ALL SELECT min(due_at) FROM occurrences WHERE settled_at IS NULL AND status = 'held' AND due_at > 0
+   UNION ALL SELECT min(alert_at) FROM occurrences WHERE settled_at IS NULL AND alert_at IS NOT NULL
    UNION ALL SELECT min(k.due_at) FROM occurrences o JOIN cells k ON k.occurrence_id = o.id
      WHERE o.settled_at IS NULL AND o.status = 'running' AND k.status = 'pending' AND k.due_at > ?)"""
 
 
-class Session:
+class Session(Deliveries):
     """Implements core.facts.Facts; sees its own records before they are committed."""
 
     def __init__(self, database: SqliteDatabase, owner: str, boot_id: str, lease_until: int) -> None:
         self._database = database
         self._owner, self._boot_id, self._lease_until = owner, boot_id, lease_until
-
-    def _all(self, sql: str, *values: object) -> list[rows.Row]:
-        return list(self._database.execute_sql(sql, values))
-
-    def _one(self, sql: str, *values: object) -> rows.Row | None:
-        found: rows.Row | None = self._database.execute_sql(sql, values).fetchone()
-        return found
-
-    def _count(self, sql: str, *values: object) -> int:
-        found = self._one(sql, *values)
-        return int(found[0]) if found else 0
 
     # facts -------------------------------------------------------------------------------------------------------
 
@@ -134,6 +128,9 @@ class Session:
         mine = " WHERE o.cron_id = ? AND o.origin = 'manual' AND o.label = ? ORDER BY o.serial"
         return self._occurrences(mine, occurrence.cron_id, rerun_label(occurrence.id))
 
+    def late(self, now: int) -> list[Occurrence]:
+        return self._occurrences(" WHERE o.settled_at IS NULL AND o.alert_at <= ? ORDER BY o.serial", now)
+
     def cells(self, occurrence_id: str) -> list[Cell]:
         mine = " WHERE occurrence_id = ? ORDER BY target"
         return [rows.cell_from_row(row) for row in self._all(rows.CELL_SELECT + mine, occurrence_id)]
@@ -162,7 +159,8 @@ class Session:
         """What keeps the daemon awake, and what will wake it."""
         due = len(self.startable(now, 1)) or len(self.held_over(now))
         ahead = self._one(NEXT_WAKE, own_clock, now, now)
-        return Owed(self.live_count(), due, ahead[0] if ahead else None)
+        wakes = [at for at in (ahead[0] if ahead else None, self.next_delivery(now)) if at is not None]
+        return Owed(self.live_count(), due, min(wakes, default=None), self.deliveries_owed(now))
 
     def undoable(self) -> AbstractContextManager[object]:
         """A savepoint: what is put inside is taken back when an exception leaves it."""
@@ -178,6 +176,7 @@ class Session:
                 self._put_cron(cron)
             case DropCron(cron_id):
                 self._database.execute_sql("DELETE FROM crons WHERE id = ?", (cron_id,))
+                self._database.execute_sql("DELETE FROM told WHERE cron_id = ?", (cron_id,))
             case PutDeparted(departed):
                 self._database.execute_sql(
                     "INSERT OR REPLACE INTO departed (id, cron, delivers) VALUES (?, ?, ?)",
@@ -194,6 +193,12 @@ class Session:
                 self._take_lease(occurrence_id)
             case DropLease(occurrence_id):
                 self._database.execute_sql("DELETE FROM leases WHERE occurrence_id = ?", (occurrence_id,))
+            case PutDelivery(delivery):
+                self.put_delivery(delivery)
+            case PutQueue(queue):
+                self.put_queue(queue)
+            case PutTold(told):
+                self.put_told(told)
             case _:
                 assert_never(record)
 

@@ -15,6 +15,7 @@ from crtrd.supervision import faults
 from crtrd.supervision.cgroup import Cgroups
 from crtrd.supervision.child import Child
 from crtrd.supervision.gate import Spawner, memory_file
+from crtrd.supervision.masking import Masking
 from crtrd.supervision.output import Stream
 from crtrd.supervision.plan import Plan
 
@@ -81,6 +82,7 @@ def _open(child: Child, plan: Plan, theirs: list[int], lines: LinesHook | None) 
     theirs.append(other.detach())
     os.set_blocking(child.gate, False)
     child.out = _pipe(child.run_id, "stdout", plan.head, theirs, lines)
+    child.out.masking = Masking(plan.masks) if plan.masks else None
     child.err = _pipe(child.run_id, "stderr", plan.head, theirs, lines)
     if plan.stdin:
         theirs.append(memory_file("crtrd-stdin", plan.stdin))

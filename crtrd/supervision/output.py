@@ -13,6 +13,7 @@ import termios
 from collections.abc import Callable
 
 from crtrd.core.occurrence import Output
+from crtrd.supervision.masking import Masking, masked
 
 CHUNK = 256 * 1024
 """Bytes read and hashed in one turn of the loop: well under a millisecond."""
@@ -28,10 +29,15 @@ _view = memoryview(_buffer)
 class Stream:
     """Owns `fd`, the non-blocking read end of a pipe, until `close`. `lines` gets complete lines, without newline."""
 
+<<<<<<< HEAD
     __slots__ = ("_grown", "_hash", "_head", "_lines", "_partial", "_room", "_tail", "_total", "fd")
+=======
+    __slots__ = ("_grown", "_hash", "_head", "_lines", "_partial", "_room", "_total", "fd", "masking")
+>>>>>>> 7018610 (core: record what is told in the transaction that settles the run)
 
     def __init__(self, fd: int, room: int, lines: Callable[[list[bytes]], None] | None) -> None:
         self.fd = fd
+        self.masking: Masking | None = None
         self._room = room
         self._lines = lines
         self._head = bytearray()
@@ -75,7 +81,7 @@ class Stream:
     def output(self) -> Output:
         if self._hash is None:
             return Output()
-        return Output(bytes(self._head), self._total, self._hash.hexdigest())
+        return masked(Output(bytes(self._head), self._total, self._hash.hexdigest()), self.masking)
 
     def last_line(self) -> bytes:
         """The last line that is not empty, of the last TAIL bytes."""
@@ -86,6 +92,8 @@ class Stream:
         if self._hash is None:
             self._hash = hashlib.sha256()
         self._hash.update(data)
+        if self.masking is not None:
+            self.masking.feed(bytes(data))
         if len(self._head) < self._room:
             self._head += data[: self._room - len(self._head)]
         self._tail = (self._tail + data[-TAIL:])[-TAIL:]

@@ -33,5 +33,7 @@ class Plan:
     """Microseconds between SIGTERM and SIGKILL where a stop names none."""
     head: int = 4096
     """Bytes of each stream that are kept."""
+    masks: tuple[str, ...] = ()
+    """Regular expressions that are masked before standard output is compared."""
     text_name: str = ""
     """Syslog identifier of the output."""

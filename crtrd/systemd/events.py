@@ -35,6 +35,7 @@ MESSAGE_IDS: Mapping[str, str] = MappingProxyType({
     "cron.run.settled": "0af2a13b386c462d9a817c85b249bcbe",
     "cron.run.unobserved": "05c5147754a44dc8bbca4332101c81ac",
     "cron.run.abandoned": "c4c20965ab954d03918ae3fa8e652b77",
+    "cron.occurrence.late": "d3abb43a1e5f4bb88096b431e2984baf",
     "cron.capacity.deferred": "00b1c146e224456abd6137b83ee189ea",
     "cron.failure.escalated": "ddb7f729845f4fd6907d5cbdb23f7f47",
     "cron.escalation.spawn_failed": "a74c569ceb454ec79f5c7a96b93f6e5f",

@@ -1,0 +1,95 @@
+"""The outbox as the core asks for it inside a transaction: what is due, in which queue, and what was told last."""
+
+from peewee import SqliteDatabase
+
+from crtrd.core.delivery import Delivery, Queue, Told
+from crtrd.ledger import rows
+
+FIRST_DUE = """ WHERE d.serial IN (
+     SELECT min(p.serial) FROM outbox p LEFT JOIN queues q ON q.name = p.queue
+      WHERE p.state = 'pending' AND p.next_attempt_at <= ? AND coalesce(q.until, 0) <= ?
+        AND NOT EXISTS (SELECT 1 FROM outbox s WHERE s.state = 'sending' AND s.queue = p.queue)
+      GROUP BY p.queue)
+   ORDER BY d.serial LIMIT ?"""
+QUEUED = """(SELECT max(p.first, coalesce(q.until, 0)) AS at FROM
+     (SELECT queue, min(next_attempt_at) AS first FROM outbox WHERE state = 'pending' GROUP BY queue) p
+     LEFT JOIN queues q ON q.name = p.queue)"""
+"""When each queue is to be looked at next."""
+
+
+class Deliveries:
+    """The part of a session that is about the outbox. Lives only in the ledger's thread."""
+
+    _database: SqliteDatabase
+
+    def _all(self, sql: str, *values: object) -> list[rows.Row]:
+        return list(self._database.execute_sql(sql, values))
+
+    def _one(self, sql: str, *values: object) -> rows.Row | None:
+        found: rows.Row | None = self._database.execute_sql(sql, values).fetchone()
+        return found
+
+    def _count(self, sql: str, *values: object) -> int:
+        found = self._one(sql, *values)
+        return int(found[0]) if found else 0
+
+    def _deliveries(self, where: str, *values: object) -> list[Delivery]:
+        return [rows.delivery_from_row(row) for row in self._all(rows.DELIVERY_SELECT + where, *values)]
+
+    def delivery(self, delivery_id: str) -> Delivery | None:
+        row = self._one(rows.DELIVERY_SELECT + " WHERE d.id = ?", delivery_id)
+        return rows.delivery_from_row(row) if row else None
+
+    def deliveries_due(self, now: int, limit: int) -> list[Delivery]:
+        return self._deliveries(FIRST_DUE, now, now, limit)
+
+    def deliveries_beyond(self, at: int) -> list[Delivery]:
+        return self._deliveries(" WHERE d.state = 'pending' AND d.next_attempt_at > ? ORDER BY d.serial", at)
+
+    def sending(self) -> list[Delivery]:
+        return self._deliveries(" WHERE d.state = 'sending' ORDER BY d.serial")
+
+    def sending_count(self) -> int:
+        return self._count("SELECT count(*) FROM outbox WHERE state = 'sending'")
+
+    def queue(self, name: str) -> Queue:
+        row = self._one("SELECT name, until, failures FROM queues WHERE name = ?", name)
+        return Queue(*row) if row else Queue(name)
+
+    def queues_beyond(self, at: int) -> list[Queue]:
+        return [Queue(*row) for row in self._all("SELECT name, until, failures FROM queues WHERE until > ?", at)]
+
+    def told(self, cron_id: str, target: str, sink: str) -> Told | None:
+        row = self._one(
+            "SELECT cron_id, target, sink, sha256, head, at FROM told WHERE cron_id = ? AND target = ? AND sink = ?",
+            cron_id, target, sink)
+        return Told(row[0], row[1], row[2], row[3], bytes(row[4]), row[5]) if row else None
+
+    def telling(self, cron_id: str, target: str, sink: str) -> Delivery | None:
+        found = self._deliveries(
+            " WHERE d.settled_at IS NULL AND d.cron_id = ? AND d.sink = ? AND d.target = ? AND d.sha256 <> ''"
+            " ORDER BY d.serial DESC LIMIT 1", cron_id, sink, target)
+        return found[0] if found else None
+
+    def deliveries_owed(self, now: int) -> int:
+        """Queues with something due, and attempts under way."""
+        return self._count(f"SELECT count(*) FROM {QUEUED} WHERE at <= ?", now) + self.sending_count()  # noqa: S608
+
+    def next_delivery(self, now: int) -> int | None:
+        row = self._one(f"SELECT min(at) FROM {QUEUED} WHERE at > ?", now)  # noqa: S608 - a constant
+        return row[0] if row else None
+
+    # records -----------------------------------------------------------------------------------------------------
+
+    def put_delivery(self, delivery: Delivery) -> None:
+        self._database.execute_sql(rows.DELIVERY_UPSERT, rows.delivery_row(delivery))
+
+    def put_queue(self, queue: Queue) -> None:
+        if queue.failures:
+            self._database.execute_sql(rows.QUEUE_UPSERT, (queue.name, queue.until, queue.failures))
+        else:
+            self._database.execute_sql("DELETE FROM queues WHERE name = ?", (queue.name,))
+
+    def put_told(self, told: Told) -> None:
+        self._database.execute_sql(
+            rows.TOLD_UPSERT, (told.cron_id, told.target, told.sink, told.sha256, told.head, told.at))
