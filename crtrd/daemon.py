@@ -11,15 +11,20 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 
 from crtrd import __version__, names
 from crtrd.config.loader import load_settings
 from crtrd.config.settings import ClockMode, Settings
 from crtrd.control.verbs import Control, Hooks
+from crtrd.core.delivery import Delivery
 from crtrd.core.effects import Announce
+from crtrd.core.events import DispatchRequested
 from crtrd.core.facts import Limits
+from crtrd.core.occurrence import Origin
 from crtrd.dbus.service import BusService
+from crtrd.delivery.attempt import TAKEN, Said, failed
+from crtrd.delivery.worker import Couriers, Lent
 from crtrd.engine import crashpoints
 from crtrd.engine.context import Contexts
 from crtrd.engine.engine import Engine
@@ -29,7 +34,7 @@ from crtrd.engine.lifecycle import Lifecycle, Surfaces
 from crtrd.engine.output import OutputLog
 from crtrd.engine.recovery import Recovery
 from crtrd.engine.scopes import Scopes
-from crtrd.errors import ConfigError, LedgerError, ManagerError
+from crtrd.errors import ConfigError, LedgerError, ManagerError, RequestError
 from crtrd.ledger.retention import Keep
 from crtrd.ledger.store import Store
 from crtrd.loop.clock import Clock
@@ -60,6 +65,7 @@ class Daemon:
     def __init__(self, environ: MutableMapping[str, str], *, user: bool) -> None:
         self.places = names.places(environ, user=user)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by whoever started us, it would eat exit statuses
+        self.environ = environ
         self.notifier = Notifier(environ)
         self.passed = _take_descriptors(environ)
         crashpoints.arm(environ)
@@ -154,8 +160,23 @@ class Daemon:
         manager = Manager(self.reactor, user=self.places.user) if self.notifier.present else None
         self.executor.scopes = Scopes(manager, self.supervisor, self.cgroups)
         surfaces = Surfaces(quiet=self._quiet, release=self.bus.release, stop_accepting=self.trigger.stop_accepting)
+        self._build_couriers(manager)
         self.lifecycle = Lifecycle(self.engine, self.settings, self.notifier, manager, surfaces)
         hooks.touched, hooks.stage = self.lifecycle.touched, lambda: self.lifecycle.stage
+
+    def _build_couriers(self, manager: Manager | None) -> None:
+        lent = Lent(manager, self._dispatch, self.executor.report, lambda: self.settings.mail_from)
+        self.couriers = Couriers(self.reactor, self.places, self.journal, self.environ, lent)
+        self.executor.deliver = self.couriers.deliver
+
+    def _dispatch(self, name: str, delivery: Delivery, done: Callable[[Said], None]) -> None:
+        """A cron as a sink: its occurrence has the delivery's id for a key, so that it is asked for once."""
+        def answered(value: object) -> None:
+            done(failed(str(value)) if isinstance(value, RequestError) else TAKEN)
+
+        now = self.clock.wall()
+        self.engine.post(DispatchRequested(
+            now, self.executor.ticket(answered), delivery.owner, name, Origin.TRIGGER, delivery.id, now))
 
     def _quiet(self) -> bool:
         return not (self.bus.pending() or self.trigger.open_requests() or self.executor.unanswered)
@@ -288,6 +309,7 @@ class Daemon:
         self.bus.close()
         self.trigger.close()
         self.supervisor.close()
+        self.couriers.close()
         self.engine.close()
         self.store.close()
         self.journal.close()

@@ -117,7 +117,6 @@ def _plan(run: Run, cron: Cron, profile: Profile | None, account: Account, env: 
     changes = os.geteuid() == 0 or bool(profile and (profile.group or profile.supplementary_groups))
     score = resources.get("OOMScoreAdjust")
     return Plan(
-<<<<<<< HEAD
         run_id=run.id, argv=definition.command or (shell, "-c", definition.shell or ""), env=env,
         cwd=_folder(definition, profile, account), stdin=definition.stdin.encode(), umask=_umask(definition, profile),
         uid=account.uid if changes else None, gid=account.gid if changes else None,
@@ -125,18 +124,7 @@ def _plan(run: Run, cron: Cron, profile: Profile | None, account: Account, env: 
         limits=_limits(resources, profile),
         oom_score_adj=read_number("OOMScoreAdjust", score) if score is not None else None,
         survivors=definition.survivors, grace=definition.grace, head=head, text_name=cron.name,
-=======
-        run_id=run.id, argv=argv, env=_environment(run, cron, account, home),
-        cwd=definition.cwd or (account.pw_dir if os.path.isdir(account.pw_dir) else "/"),
-        stdin=definition.stdin.encode(), umask=DEFAULT_UMASK if definition.umask is None else definition.umask,
-        uid=uid if changes else None, gid=account.pw_gid if changes else None,
-        groups=tuple(os.getgrouplist(account.pw_name, account.pw_gid)) if changes else None,
-        nice=int(limits["Nice"]) if "Nice" in limits else None,
-        limits=((resource.RLIMIT_NOFILE, int(files), int(files)),) if files else (),
-        oom_score_adj=int(limits["OOMScoreAdjust"]) if "OOMScoreAdjust" in limits else None,
-        survivors=definition.survivors, grace=definition.grace, head=head, masks=definition.change_ignore,
-        text_name=cron.name,
->>>>>>> 7018610 (core: record what is told in the transaction that settles the run)
+        masks=definition.change_ignore,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 POINTS = (
     "commit.before", "commit.after", "spawn.before", "spawn.after", "gate.before", "gate.after", "ended.before",
-    "answer.before", "answer.after", "leave.before", "leave.armed", "leave.released",
+    "answer.before", "answer.after", "leave.before", "leave.armed", "leave.released", "deliver.before", "deliver.taken",
 )
 
 _armed: dict[str, int] = {}

@@ -20,7 +20,7 @@ from crtrd.core.effects import (
     Spawn,
     StopRun,
 )
-from crtrd.core.events import Event, LaunchFailed, RunEnded, RunHeld, TimeoutReached
+from crtrd.core.events import DeliveryEnded, Event, LaunchFailed, RunEnded, RunHeld, TimeoutReached
 from crtrd.engine.context import Contexts
 from crtrd.engine.crashpoints import reach
 from crtrd.errors import LaunchError, RequestError
@@ -69,7 +69,9 @@ class Executor:
         return len(self._tickets)
 
     def report(self, event: Event) -> None:
-        """What supervision saw: on to the engine."""
+        """What supervision or a courier saw: on to the engine."""
+        if isinstance(event, DeliveryEnded):
+            reach("deliver.taken")
         if isinstance(event, RunEnded | LaunchFailed):
             reach("ended.before")
             if timer := self._timeouts.pop(event.run_id, None):
@@ -114,6 +116,7 @@ class Executor:
                 if supervisor:
                     supervisor.signal(run_id, signal)
             case Deliver(delivery):
+                reach("deliver.before")
                 self.deliver(delivery)
             case _:
                 assert_never(act)

@@ -192,7 +192,7 @@ class Lifecycle:
     def _checked(self, owed: Owed | None) -> None:
         now = self._reactor.clock.wall()
         elapsed = self._armed is not None and self._armed <= now  # perhaps while we still counted as active
-        if owed is None or owed.due or owed.live or elapsed:
+        if owed is None or owed.due or owed.live or owed.deliveries or elapsed:
             self._arm(now, self._reactor.stop)
         elif owed.next_wake is not None and (self._armed is None or owed.next_wake - self.lead < self._armed):
             self._arm(owed.next_wake, self._reactor.stop)

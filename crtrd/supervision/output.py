@@ -29,11 +29,7 @@ _view = memoryview(_buffer)
 class Stream:
     """Owns `fd`, the non-blocking read end of a pipe, until `close`. `lines` gets complete lines, without newline."""
 
-<<<<<<< HEAD
-    __slots__ = ("_grown", "_hash", "_head", "_lines", "_partial", "_room", "_tail", "_total", "fd")
-=======
-    __slots__ = ("_grown", "_hash", "_head", "_lines", "_partial", "_room", "_total", "fd", "masking")
->>>>>>> 7018610 (core: record what is told in the transaction that settles the run)
+    __slots__ = ("_grown", "_hash", "_head", "_lines", "_partial", "_room", "_tail", "_total", "fd", "masking")
 
     def __init__(self, fd: int, room: int, lines: Callable[[list[bytes]], None] | None) -> None:
         self.fd = fd

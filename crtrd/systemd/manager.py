@@ -93,6 +93,10 @@ class Manager:
 
         self._ask(work, done)
 
+    def start_unit(self, name: str, done: Callable[[ManagerError | None], None]) -> None:
+        """Have a unit started; `done` hears whether the job was taken, not how the unit fares."""
+        self._ask(lambda connection: connection.start(name), done)
+
     def _arm(self, connection: "_Connection", instant: int) -> None:
         """In the worker. Raises ManagerError unless the timer is active and names the service and exactly `instant`."""
         connection.replace_transient(WAKE_UNIT, wake_timer(instant))
@@ -144,6 +148,9 @@ class _Connection:
                 return
         message = f"cannot replace {name}: the old one does not go away (is there a unit file of that name?)"
         raise ManagerError(message)
+
+    def start(self, name: str) -> None:
+        self._call(b"StartUnit", self._marshal(b"ss", [name.encode(), b"replace"]))
 
     def stop(self, name: str) -> None:
         """Stop the unit, forget its failure, and wait until it is inactive. No unit, nothing to do."""

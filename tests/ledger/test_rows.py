@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from crtrd.core.cron import Cron, Definition, Departed, State
-from crtrd.core.effects import PutCell, PutCron, PutDeparted, PutOccurrence, PutRun
+from crtrd.core.delivery import Delivery, Queue, Told
+from crtrd.core.effects import PutCell, PutCron, PutDelivery, PutDeparted, PutOccurrence, PutQueue, PutRun, PutTold
 from crtrd.core.occurrence import Cell, Occurrence, Origin, Run, Status
 from crtrd.ledger.queries import Filter
 from crtrd.ledger.rows import dump_definition, load_definition
@@ -50,8 +51,11 @@ def put_and_read(opened, record, read):
         (Occurrence, values.OCCURRENCES, PutOccurrence, lambda session, value: session.occurrence(value.id)),
         (Cell, values.CELLS, PutCell, lambda session, value: session.cells(value.occurrence_id)[0]),
         (Run, values.RUNS, PutRun, lambda session, value: session.run(value.id)),
+        (Delivery, values.DELIVERIES, PutDelivery, lambda session, value: session.delivery(value.id)),
+        (Queue, values.QUEUES, PutQueue, lambda session, value: session.queue(value.name)),
+        (Told, values.TOLD, PutTold, lambda session, value: session.told(value.cron_id, value.target, value.sink)),
     ],
-    ids=["crons", "departed", "occurrences", "cells", "runs"],
+    ids=["crons", "departed", "occurrences", "cells", "runs", "deliveries", "queues", "told"],
 )
 def test_everything_comes_back(opened, kind, strategy, record, read):
     store = opened()
@@ -66,7 +70,9 @@ def test_everything_comes_back(opened, kind, strategy, record, read):
 
 def test_the_strategies_miss_no_field():
     for kind, strategy in ((Cron, values.CRONS), (Definition, values.DEFINITIONS), (Occurrence, values.OCCURRENCES),
-                           (Cell, values.CELLS), (Run, values.RUNS)):
+                           (Cell, values.CELLS), (Run, values.RUNS),
+                           (Delivery, values.DELIVERIES), (Queue, values.QUEUES),
+                           (Told, values.TOLD)):
         named = set(strategy.wrapped_strategy.kwargs if hasattr(strategy, "wrapped_strategy") else strategy.kwargs)
         assert named | {"damage"} >= {field.name for field in fields(kind)}
 
