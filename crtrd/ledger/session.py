@@ -169,7 +169,7 @@ class Session(Deliveries):
 
     # records -----------------------------------------------------------------------------------------------------
 
-    def put(self, record: Record) -> None:
+    def put(self, record: Record) -> None:  # noqa: PLR0912 - one arm per record
         """Write one record into the open transaction."""
         match record:
             case PutCron(cron):
