@@ -4,9 +4,12 @@ terminal and the time. Also how it fails: `Failure` with the exit status of CONT
 import argparse
 import os
 import time
+from typing import TYPE_CHECKING
 
-from crtrd.cli.client import Client, choose_bus
 from crtrd.cli.render import Terminal
+
+if TYPE_CHECKING:
+    from crtrd.cli.client import Client
 
 DONE, FAILED, USAGE, NOT_ACTIVE, NOT_FOUND, NOT_AUTHORISED, UNREACHABLE = range(7)
 PAGE = 500
@@ -30,8 +33,10 @@ class Session:
         self._client: Client | None = None
 
     @property
-    def client(self) -> Client:
+    def client(self) -> "Client":
         if self._client is None:
+            from crtrd.cli.client import Client, choose_bus  # noqa: PLC0415  # jeepney, which not every verb needs
+
             self._client = Client(*choose_bus(os.environ, user=self.options.user))
         return self._client
 
