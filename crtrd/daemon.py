@@ -41,7 +41,7 @@ from crtrd.loop.clock import Clock
 from crtrd.loop.reactor import IN, Reactor
 from crtrd.migrations.boot import Applied, run_boot_list
 from crtrd.supervision.cgroup import Cgroups
-from crtrd.supervision.supervisor import SPAWNER, Supervisor
+from crtrd.supervision.supervisor import Supervisor
 from crtrd.systemd.activation import take_listen_fds
 from crtrd.systemd.journal import Journal
 from crtrd.systemd.manager import Manager
@@ -53,7 +53,7 @@ USAGE = "usage: crtrd [--system|--user] [--version]"
 READY_WITHIN = 2_000_000  # the bus may be away; the socket and the schedule work without it
 SOON = 5_000_000  # the spawner comes up while we wait for an instant this near
 COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and our first instruction
-KINDS = ("out", "err", "pid", "control")  # of stored descriptors; the last one is the spawner's
+KINDS = ("out", "err", "spo", "spe", "pid", "control")  # of stored descriptors; the last one is a spawner's
 ID_LENGTH = 32
 PRUNE_FIRST, PRUNE_PAUSE, PRUNE_AGAIN = 10_000_000, 50_000, 86_400_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -219,8 +219,8 @@ class Daemon:
         self.executor.perform(self.repairs)
         self._say("daemon.started", f"crtrd {__version__} started, clock {self.settings.clock}")
         stored = self._stored_descriptors()
-        if {"control", "pid"} <= stored.get(SPAWNER, {}).keys():
-            self.supervisor.inherit(stored.pop(SPAWNER))
+        for name in [name for name, fds in stored.items() if fds.keys() == {"control", "pid"}]:
+            self.supervisor.inherit(name, stored.pop(name))
         recovery = Recovery(self.engine, self.supervisor, self._drop_descriptors)
         self.engine.recover()
         recovery.begin(stored, lambda: self.engine.recovered(self.boot_id))
@@ -324,9 +324,9 @@ def _take_descriptors(environ: MutableMapping[str, str]) -> dict[str, list[int]]
 
 
 def _stored(name: str) -> tuple[str, str] | None:
-    """(`out`, run id or SPAWNER) of a descriptor that an earlier life stored, None for a socket."""
+    """(`out`, run id) of a descriptor that an earlier life stored, None for a socket."""
     kind, _, run_id = name.partition("-")
-    return (kind, run_id) if kind in KINDS and (run_id == SPAWNER or len(run_id) == ID_LENGTH) else None
+    return (kind, run_id) if kind in KINDS and len(run_id) == ID_LENGTH else None
 
 
 def main() -> int:

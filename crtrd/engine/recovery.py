@@ -52,6 +52,7 @@ class Recovery:
             self._take_up(run, cron, fds.get(run.id, {}))
         for run_id in fds.keys() - {run.id for run, _ in live}:
             self._forget(run_id, fds[run_id])
+        self._supervisor.adopted()
         done()
 
     def _take_up(self, run: Run, cron: Cron | None, fds: Mapping[str, int]) -> None:
@@ -61,15 +62,22 @@ class Recovery:
             self._forget(run.id, fds)
             self._engine.post(RunLost(now, run.id, executed=False))
             return
+        if self._engine.executor.output:
+            self._engine.executor.output.begin(run)  # lines that were read and not handed out come at once
         match self._supervisor.adopt(run, self._plan(run, cron), fds):
             case Proof.ALIVE:
                 self._resume_watch(run, cron)
             case Proof.GONE:
+                self._end_output(run)
                 self._supervisor.kill_leftovers(run)
                 self._forget(run.id, fds)
                 self._engine.post(RunLost(now, run.id, executed=True))
             case Proof.UNKNOWN:
                 self._engine.reactor.later(ASK_AGAIN, lambda: self._take_up(run, cron, fds))
+
+    def _end_output(self, run: Run) -> None:
+        if self._engine.executor.output:
+            self._engine.executor.output.end(run.id)
 
     def _forget(self, run_id: str, fds: Mapping[str, int]) -> None:
         for fd in fds.values():
@@ -88,8 +96,6 @@ class Recovery:
 
     def _resume_watch(self, run: Run, cron: Cron | None) -> None:
         """Go on with its timeout. No wall clock is in its age: start ticks count from boot, as CLOCK_BOOTTIME does."""
-        if self._engine.executor.output:
-            self._engine.executor.output.begin(run)
         if run.stopping or cron is None:
             self._supervisor.stop(run.id, grace_of(cron))
             return

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from crtrd.core.occurrence import Identity
 from crtrd.loop.clock import Clock
 from crtrd.supervision.exit_status import pid_of
-from crtrd.supervision.identity import Proof, is_zombie, prove
+from crtrd.supervision.identity import Proof, is_zombie, prove, read_stat
 from crtrd.supervision.output import Stream
 
 REAPED = -1
@@ -50,9 +50,22 @@ def started_mono(identity: Identity, clock: Clock) -> int:
     return clock.mono() - max(age, 0)
 
 
-def stream(fd: int, head: int, lines: Callable[[list[bytes]], None] | None) -> Stream | None:
-    """The rest of a stream whose pipe was kept: what an earlier life read of it is not in its count and hash."""
-    if fd < 0:
+def parent_of(identity: Identity) -> int:
+    """The pid of its parent, 0 where it cannot be told any more."""
+    try:
+        stat = read_stat(identity.pid)
+    except (OSError, ValueError, IndexError):
+        return 0
+    return stat.parent if stat.start_ticks == identity.start_ticks else 0
+
+
+def stream(fd: int, spool: int, head: int, lines: Callable[[list[bytes]], None] | None) -> Stream | None:
+    """A stream whose pipe or spool was kept, with what an earlier life has read of it. Owns both."""
+    if fd < 0 and spool < 0:
         return None
-    os.set_blocking(fd, False)
-    return Stream(fd, head, lines)
+    if fd >= 0:
+        os.set_blocking(fd, False)
+    found = Stream(fd, head, lines)
+    if spool >= 0:
+        found.go_on(spool)
+    return found

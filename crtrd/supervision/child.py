@@ -53,7 +53,9 @@ class Child:
     """None for an adopted run whose plan nobody knows any more."""
     phase: Phase = Phase.QUEUED
     spawner: Spawner | None = None
-    """Its parent; None once that is gone, and for adopted runs."""
+    """Its parent; None once that is gone. For an adopted run one that may be it."""
+    parents: list[Spawner] = field(default_factory=list)
+    """Further ones that may be it."""
     gate: int = -1
     pidfd: int = -1
     out: Stream | None = None
@@ -80,6 +82,8 @@ class Child:
     """Descendants seen at the stop, where no cgroup remembers them."""
     handed: bool = False
     """Copies of its descriptors may be kept elsewhere."""
+    adopted: bool = False
+    """Of an earlier life, of which nobody knows whether it opened the gate."""
     leaked: bool = False
     """Somebody still held a pipe when the leader had ended."""
     survivors: list[str] = field(default_factory=list)
@@ -92,6 +96,18 @@ class Child:
     def keeps_survivors(self) -> bool:
         """A run that was told to stop keeps nobody, whatever its plan says."""
         return self.plan is not None and self.plan.survivors is Survivors.KEEP and not self.stopping
+
+    def hand_over(self) -> dict[str, int]:
+        """Its descriptors, the caller's from now on."""
+        if self.stop_timer is not None:
+            self.stop_timer.cancel()
+        self.close_gate()
+        fds = {"pid": self.pidfd}
+        for name, spool, stream in (("out", "spo", self.out), ("err", "spe", self.err)):
+            if stream is not None:
+                fds[name], fds[spool] = stream.detach()
+        self.pidfd = -1
+        return {name: fd for name, fd in fds.items() if fd >= 0}
 
     def close_gate(self) -> None:
         if self.gate >= 0:

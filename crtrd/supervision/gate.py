@@ -9,6 +9,7 @@ import errno
 import fcntl
 import marshal
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -38,15 +39,16 @@ class Spawner:
         reactor: Reactor,
         answered: Answered,
         lost: Callable[["Spawner"], None],
-        inherited: tuple[int, int] | None = None,
+        inherited: tuple[str, int, int] | None = None,
     ) -> None:
-        """Start one, or go on with one of an earlier life by its (control socket, pidfd). Raises OSError."""
+        """Start one, or go on with one of an earlier life by its (name, control socket, pidfd). Raises OSError."""
         self._reactor = reactor
         self._answered, self._lost = answered, lost
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self.tokens: set[str] = set()
         """Runs whose child is, or may be, a child of this spawner."""
-        control, self.pidfd = _launch() if inherited is None else inherited
+        self.name, control, self.pidfd = (secrets.token_hex(16), *_launch()) if inherited is None else inherited
+        """In place of a run id where its descriptors are kept: several of earlier lives may be there at once."""
         self._control: socket.socket | None = socket.socket(fileno=control)
         self._control.settimeout(0)
         reactor.watch(control, IN, self._ready)

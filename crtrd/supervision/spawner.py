@@ -31,6 +31,9 @@ import sys
 CONTROL = 3
 GATE = 3  # in the child: takes the place of the control socket, of which it must not keep a copy
 LAST = 0x7FFFFFFF
+SHUT = 62
+"""The signal of which a child dies at a gate that closes: a later life of the daemon, which cannot know whether the
+gate was opened before it, tells by this that nothing was executed. No command dies of it by itself (signal(7))."""
 INLINE = 61_440
 """Bytes of the largest message that travels in the socket itself."""
 REMEMBERED = 1024
@@ -150,7 +153,7 @@ def _hold(request: Request, fds: list[int]) -> None:
             raise Stopped("cgroup", error.errno, request[9]) from None
     posix.write(GATE, b"%d" % posix.getpid())
     if not posix.read(GATE, 1):
-        posix._exit(0)  # noqa: SLF001 - not wanted: nothing was executed
+        posix.kill(posix.getpid(), SHUT)  # not wanted: nothing was executed
 
 
 def _become(request: Request) -> None:

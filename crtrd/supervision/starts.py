@@ -20,8 +20,6 @@ from crtrd.supervision.child import Child, Phase
 from crtrd.supervision.gate import Spawner
 from crtrd.supervision.launch import LinesHook
 
-SPAWNER = "spawner"
-"""In place of a run id where `handed` and `returned` speak of the spawner's own descriptors ('control', 'pid')."""
 HELD_WITHIN = 30_000_000
 """Microseconds a child may take from the request to standing at its gate."""
 AT_ONCE = 32
@@ -52,7 +50,6 @@ class Starts:
         self._asked: dict[str, Child] = {}
         self._patience: Timer | None = None
         self.spawner: Spawner | None = None
-        self.inherited: Spawner | None = None
         self.retired: list[Spawner] = []
         self.leaving: list[Spawner] = []
 
@@ -70,34 +67,49 @@ class Starts:
             self._reactor.soon(self._ask_next)
 
     def settle(self, child: Child) -> None:
-        """The child is over: its spawner has one less to keep, and a retired one may have none."""
-        if child.spawner is not None:
-            child.spawner.tokens.discard(child.run_id)
+        """The child is over: its spawner has one less to keep."""
+        for spawner in (child.spawner, *self.retired):
+            if spawner is not None:
+                spawner.tokens.discard(child.run_id)
+        self.dismiss()
+
+    def dismiss(self) -> None:
+        """Let go of the retired spawners that keep nothing any more."""
         for spawner in [spawner for spawner in self.retired if not spawner.tokens]:
             self.retired.remove(spawner)
-            if spawner is self.inherited:
-                self.inherited = None
             self.leaving.append(spawner)
             spawner.discard()
+            self._return(spawner)
 
     def current_spawner(self) -> Spawner:
         """The one that is asked; started where there is none. Raises OSError."""
         if self.spawner is None:
             self.spawner = Spawner(self._reactor, self._owner.answered, self._lost)
             if self._owner.handed is not None:
-                self._owner.handed(SPAWNER, {"control": self.spawner.control, "pid": self.spawner.pidfd})
+                self._owner.handed(self.spawner.name, {"control": self.spawner.control, "pid": self.spawner.pidfd})
         return self.spawner
 
-    def inherit(self, fds: tuple[int, int]) -> None:
-        self.inherited = Spawner(self._reactor, self._owner.answered, self._lost, fds)
-        self.retired.append(self.inherited)
+    def inherit(self, name: str, control: int, pidfd: int) -> None:
+        """One of an earlier life; it is asked for nothing new."""
+        self.retired.append(Spawner(self._reactor, self._owner.answered, self._lost, (name, control, pidfd)))
 
-    def hand_over(self) -> dict[str, int] | None:
-        if self.spawner is None:
-            return None
-        control, pidfd = self.spawner.detach()
+    def parents(self, run_id: str, parent: int) -> list[Spawner]:
+        """The inherited spawners that may know of the run: the one with this pid, all of them where nobody has it."""
+        known = [spawner for spawner in self.retired if spawner.pid == parent] or list(self.retired)
+        for spawner in known:
+            spawner.tokens.add(run_id)
+        return known
+
+    def hand_over(self) -> dict[str, dict[str, int]]:
+        """Detach all that have, or may be given, children; the others end when their control socket is closed."""
+        keeping = [*self.retired, *([self.spawner] if self.spawner is not None else [])]
         self.spawner = None
-        return {"control": control, "pid": pidfd}
+        self.retired.clear()
+        handed = {}
+        for spawner in keeping:
+            control, pidfd = spawner.detach()
+            handed[spawner.name] = {"control": control, "pid": pidfd}
+        return handed
 
     def close(self) -> None:
         self._queued.clear()
@@ -108,17 +120,16 @@ class Starts:
         spawners = [*self.retired, *self.leaving]
         if self.spawner is not None:
             spawners.append(self.spawner)
-            self._give_up_spawner()
+            self.spawner = None
         self.retired.clear()
         self.leaving.clear()
-        self.inherited = None
         for spawner in spawners:
             spawner.close()
+            self._return(spawner)
 
-    def _give_up_spawner(self) -> None:
-        self.spawner = None
+    def _return(self, spawner: Spawner) -> None:
         if self._owner.returned is not None:
-            self._owner.returned(SPAWNER)
+            self._owner.returned(spawner.name)
 
     def _ask_next(self) -> None:
         while self._queued and len(self._asked) < AT_ONCE:
@@ -176,16 +187,16 @@ class Starts:
                 child.spawner.forget(child.run_id)
                 if child.spawner is self.spawner:
                     self.retired.append(child.spawner)
-                    self._give_up_spawner()
+                    self.spawner = None
             fault = faults.Shortage("fork", errno.ETIMEDOUT, "the child did not come to its gate in time")
             self._owner.fail(child, fault)
         self._watch_patience()
 
     def _lost(self, spawner: Spawner) -> None:
         if spawner is self.spawner:
-            self._give_up_spawner()
-        if spawner is self.inherited:
-            self.inherited = None
+            self.spawner = None
+        if spawner not in self.leaving:
+            self._return(spawner)
         for others in (self.retired, self.leaving):
             if spawner in others:
                 others.remove(spawner)

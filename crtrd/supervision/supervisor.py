@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from crtrd.core.events import Ending, Event, LaunchFailed, RunEnded, RunHeld
+from crtrd.core.events import Ending, Event, LaunchFailed, RunEnded, RunHeld, RunLost
 from crtrd.core.occurrence import Run
 from crtrd.errors import LaunchError
 from crtrd.loop.reactor import IN, Reactor
@@ -24,7 +24,8 @@ from crtrd.supervision.identity import Proof, descendants, identify
 from crtrd.supervision.launch import LinesHook
 from crtrd.supervision.output import Stream
 from crtrd.supervision.plan import Plan
-from crtrd.supervision.starts import SPAWNER, Starts, told
+from crtrd.supervision.spawner import SHUT
+from crtrd.supervision.starts import Starts, told
 
 STATUS_TRIES = (1_000, 10_000, 100_000, 1_000_000)
 """Microseconds between looks for the status of a process that somebody else (init) has to reap first."""
@@ -43,7 +44,8 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._starts = Starts(reactor, cgroups, lines, self)
         self.handed: Callable[[str, dict[str, int]], None] | None = None
-        """Called with a run's descriptors ('out', 'err', 'pid') when it is held: copies of them may be kept."""
+        """Called with descriptors of which copies may be kept for a later life: of a run by its id ('out', 'err', 'pid',
+        with the first output 'spo' and 'spe'), of a spawner by its name ('control', 'pid')."""
         self.returned: Callable[[str], None] | None = None
         """Called when those copies are of no use any more."""
 
@@ -121,16 +123,29 @@ class Supervisor:
         if left:
             self._cgroups.remove(left)
 
-    def inherit(self, fds: Mapping[str, int]) -> None:
-        """Go on with the spawner of an earlier life ('control', 'pid'), before its runs are adopted.
+    def inherit(self, name: str, fds: Mapping[str, int]) -> None:
+        """Go on with a spawner of an earlier life ('control', 'pid'), before its runs are adopted; then `adopted`.
 
         It keeps its zombies, so that exit statuses are known on every kernel; new runs get a new one. Owns `fds`.
         """
-        self._starts.inherit((fds["control"], fds["pid"]))
+        self._starts.inherit(name, fds["control"], fds["pid"])
 
-    def hand_over(self) -> dict[str, int] | None:
-        """Give up the spawner to a later life (re-execution): its descriptors, the caller's now. Then `close`."""
-        return self._starts.hand_over()
+    def adopted(self) -> None:
+        """No more runs will be adopted: let go of the inherited spawners that keep none."""
+        self._starts.dismiss()
+
+    def hand_over(self) -> dict[str, dict[str, int]]:
+        """Give up released runs and spawners to a later life: their descriptors by run id or name, the caller's now.
+
+        Nothing of them is returned, nothing is reported any more; children that are not released end at their gates.
+        Then `close`.
+        """
+        handed = {}
+        for child in [child for child in self._children.values() if child.phase is Phase.RELEASED]:
+            self.unwatch(child)
+            handed[child.run_id] = child.hand_over()
+            del self._children[child.run_id]
+        return handed | self._starts.hand_over()
 
     def live(self) -> frozenset[str]:
         """Runs that have, or will have, a process: everything that is not reported as over."""
@@ -142,18 +157,18 @@ class Supervisor:
         `fds` ('out', 'err', 'pid') come from the descriptor store and are owned here once the answer is ALIVE. A run
         that ended meanwhile counts as ALIVE where its pidfd was kept: its end and output are reported at once.
         """
-        zombies = self._starts.inherited is not None
+        zombies = bool(self._starts.retired)
         proof, pidfd = adoption.take(run.identity, self._boot_id, fds.get("pid", -1), zombies=zombies)
         if proof is not Proof.ALIVE or run.identity is None:
             return proof
         head = plan.head if plan is not None else 4096
         child = Child(run.id, plan, Phase.RELEASED, identity=run.identity, pidfd=pidfd, cgroup=run.cgroup)
-        child.spawner = self._starts.inherited  # which says so when this is no child of its
-        if child.spawner is not None:
-            child.spawner.tokens.add(run.id)
+        child.handed, child.adopted = bool(fds), True
+        child.parents = self._starts.parents(run.id, adoption.parent_of(run.identity))
+        child.spawner = child.parents.pop(0) if child.parents else None
         child.released_at = adoption.started_mono(run.identity, self._clock)
-        child.out = adoption.stream(fds.get("out", -1), head, self._hook(run.id, "stdout"))
-        child.err = adoption.stream(fds.get("err", -1), head, self._hook(run.id, "stderr"))
+        child.out = adoption.stream(fds.get("out", -1), fds.get("spo", -1), head, self._hook(run.id, "stdout"))
+        child.err = adoption.stream(fds.get("err", -1), fds.get("spe", -1), head, self._hook(run.id, "stderr"))
         self._children[run.id] = child
         self._reactor.watch(pidfd, IN, lambda _: self._leader_ended(child))
         self._watch_streams(child)
@@ -209,18 +224,19 @@ class Supervisor:
         elif told != "reap":
             self._starts.arrived(child)
             self.fail(child, faults.launch_error(told, number))
-        elif child.phase is Phase.ENDED:
-            self._seek_status(child)  # not its child: adopted from yet another life
+        elif child.phase is Phase.ENDED:  # not its child: adopted from yet another life
+            child.spawner = child.parents.pop(0) if child.parents else None
+            self._ask_status(child)
 
     def spawner_lost(self, spawner: Spawner) -> None:
         """It died: what it was asked for is our shortage; its children live on as somebody else's."""
         for child in [child for child in self._children.values() if child.spawner is spawner]:
-            child.spawner = None
+            child.spawner = child.parents.pop(0) if child.parents else None
             if child.phase is Phase.ASKED:
                 self._starts.arrived(child)
                 self.fail(child, faults.Shortage("fork", 0, "the spawner has died"))
             elif child.phase is Phase.ENDED:
-                self._seek_status(child)
+                self._ask_status(child)
 
     def _stop_held(self, child: Child) -> None:
         child.fault = LaunchError("gate", errno.ECANCELED, "it was stopped before it was released")
@@ -241,9 +257,15 @@ class Supervisor:
     # --- RELEASED
 
     def _watch_streams(self, child: Child) -> None:
-        for stream in (child.out, child.err):
-            if stream is not None:
+        for name, stream in (("spo", child.out), ("spe", child.err)):
+            if stream is not None and stream.fd >= 0:
+                if stream.spool < 0:
+                    stream.keep = partial(self._keep_spool, child, name)
                 self._reactor.watch(stream.fd, IN, partial(self._stream_ready, stream))
+
+    def _keep_spool(self, child: Child, name: str, fd: int) -> None:
+        if self.handed is not None and child.handed:
+            self.handed(child.run_id, {name: fd})
 
     def _stream_ready(self, stream: Stream, _: int) -> None:
         if stream.read() == 0:
@@ -295,6 +317,9 @@ class Supervisor:
     def ended(self, child: Child) -> None:
         child.phase = Phase.ENDED
         child.close_pipes()
+        self._ask_status(child)
+
+    def _ask_status(self, child: Child) -> None:
         if child.spawner is not None:
             child.spawner.reap(child.run_id)
         else:
@@ -321,6 +346,9 @@ class Supervisor:
         if child.fault is not None or child.withheld or child.identity is None:
             no_word = faults.Shortage("fork", 0, "the child ended before it stood at the gate")
             self.fail(child, child.fault or no_word)
+        elif child.adopted and status == SHUT:
+            self._drop(child)
+            self._report(RunLost(self._clock.wall(), child.run_id, executed=False))
         else:
             self._endings.conclude(child, status, self._over)
 
@@ -375,4 +403,4 @@ def _own_child(pid: int) -> int | None:
     return status if reaped else None
 
 
-__all__ = ["SPAWNER", "Plan", "Supervisor"]
+__all__ = ["Plan", "Supervisor"]

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from crtrd.core.events import RunEnded, RunHeld
+from crtrd.core.events import RunEnded, RunHeld, RunLost
 from crtrd.core.occurrence import Identity, Origin, Phase, Run
 from crtrd.loop.clock import Clock
 from crtrd.supervision.exit_status import exit_status, zombie_status
 from crtrd.supervision.identity import Proof, identify
-from crtrd.supervision.supervisor import SPAWNER
 from tests.supervision.conftest import Room, is_alive, open_fds, wait_for
 
 pytestmark = pytest.mark.process
@@ -62,9 +61,8 @@ class Life:
         self.room.supervisor.handed = self._keep
 
     def _keep(self, run_id, fds):
-        if run_id == SPAWNER:
-            return
-        self.kept[run_id] = {name: os.dup(fd) for name, fd in fds.items()}
+        if "control" not in fds:
+            self.kept.setdefault(run_id, {}).update({name: os.dup(fd) for name, fd in fds.items()})
 
     def start(self, *argv, **fields):
         plan = self.room.plan(*argv, **fields)
@@ -73,9 +71,13 @@ class Life:
 
     def hand_over(self):
         """As a re-execution: the spawner stays."""
-        spawner = self.room.supervisor.hand_over()
+        handed = self.room.supervisor.hand_over()
         self.end()
-        return spawner
+        spawner = next(name for name, fds in handed.items() if "control" in fds)
+        for name in handed.keys() - {spawner}:
+            for fd in handed[name].values():
+                os.close(fd)
+        return spawner, handed[spawner]
 
     def end(self):
         """As a kill -9: released runs go on, the spawner goes."""
@@ -114,7 +116,7 @@ def test_a_spawner_handed_over_knows_every_status(earlier, room, kept):
     wait_for(lambda: not is_alive(over.identity.pid))
     spawner = earlier.hand_over()
     wait_for(lambda: not is_alive(waiting))
-    room.supervisor.inherit(spawner)
+    room.supervisor.inherit(*spawner)
     for each in (run, killed, over):
         fds = earlier.kept.pop(each.id)
         assert room.supervisor.adopt(each, plan, fds if kept else {}) is Proof.ALIVE
@@ -127,8 +129,21 @@ def test_a_spawner_handed_over_knows_every_status(earlier, room, kept):
     assert room.end(over.id).ending.exit_code == 0
     if kept:
         assert room.end(run.id).ending.stdout.head == b"two\n"
+    room.supervisor.adopted()
     room.until(lambda: not room.supervisor._starts.retired and not room.supervisor._starts.leaving)
     assert room.run("true", run_id="a" * 32).exit_code == 0
+
+
+def test_one_whose_gate_was_not_opened_was_not_executed(earlier, room):
+    """Killed after the identity was recorded and before the gate was opened: no success without a command."""
+    plan = earlier.room.plan("touch", "/nonexistent")
+    held = earlier.room.hold(plan)
+    spawner = earlier.hand_over()
+    room.supervisor.inherit(*spawner)
+    run = record(plan.run_id, held.identity)
+    assert room.supervisor.adopt(run, plan, earlier.kept.pop(run.id)) is Proof.ALIVE
+    lost = room.until(lambda: room.event(run.id, RunLost))
+    assert not lost.executed
 
 
 def test_an_adopted_run_can_be_stopped(earlier, room):
@@ -282,13 +297,14 @@ def test_descriptors_are_handed_once_and_returned_once(room):
     plan = room.plan("true")
     room.go(plan)
     room.end(plan.run_id)
+    spawner = room.supervisor._starts.spawner.name
     assert told == [
-        ("handed", "spawner", ["control", "pid"]),
+        ("handed", spawner, ["control", "pid"]),
         ("handed", plan.run_id, ["err", "out", "pid"]),
         ("returned", plan.run_id),
     ]
     room.supervisor.close()
-    assert told[3:] == [("returned", "spawner")]
+    assert told[3:] == [("returned", spawner)]
 
 
 def test_many_short_runs_leave_no_zombie_and_the_time_out_neither(room):
