@@ -71,7 +71,7 @@ def judge(case: Case) -> Verdict:
         return NOTHING
     if case.on_output is OnOutput.ALWAYS:
         return NOTHING if case.empty else Verdict(Kind.OUTPUT)
-    if case.output == case.told:
+    if case.output and case.output == case.told:  # '' is unknown, see Output
         return NOTHING
     remembers = not case.out_of_band
     return Verdict(None, remembers) if case.empty else Verdict(Kind.CHANGED, remembers)

@@ -173,6 +173,7 @@ class Output:
     head: bytes = b""
     total: int = 0
     sha256: str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    """'' where nobody knows it: more output than a spool holds, over a crash."""
     masked: str = ""
     """Hash of all of it after `change_ignore`; '' where nothing is masked."""
 

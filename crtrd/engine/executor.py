@@ -20,7 +20,7 @@ from crtrd.core.effects import (
     Spawn,
     StopRun,
 )
-from crtrd.core.events import DeliveryEnded, Event, LaunchFailed, RunEnded, RunHeld, TimeoutReached
+from crtrd.core.events import DeliveryEnded, Event, LaunchFailed, RunEnded, RunHeld, RunLost, TimeoutReached
 from crtrd.engine.context import Contexts
 from crtrd.engine.crashpoints import reach
 from crtrd.errors import LaunchError, RequestError
@@ -72,7 +72,7 @@ class Executor:
         """What supervision or a courier saw: on to the engine."""
         if isinstance(event, DeliveryEnded):
             reach("deliver.taken")
-        if isinstance(event, RunEnded | LaunchFailed):
+        if isinstance(event, RunEnded | LaunchFailed | RunLost):
             reach("ended.before")
             if timer := self._timeouts.pop(event.run_id, None):
                 timer.cancel()

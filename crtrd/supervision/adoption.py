@@ -2,12 +2,13 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from crtrd.core.occurrence import Identity
 from crtrd.loop.clock import Clock
 from crtrd.supervision.exit_status import pid_of
 from crtrd.supervision.identity import Proof, is_zombie, prove, read_stat
+from crtrd.supervision.masking import Masking
 from crtrd.supervision.output import Stream
 
 REAPED = -1
@@ -59,13 +60,16 @@ def parent_of(identity: Identity) -> int:
     return stat.parent if stat.start_ticks == identity.start_ticks else 0
 
 
-def stream(fd: int, spool: int, head: int, lines: Callable[[list[bytes]], None] | None) -> Stream | None:
+def stream(
+    fd: int, spool: int, head: int, lines: Callable[[list[bytes]], None] | None, masks: Sequence[str] = ()
+) -> Stream | None:
     """A stream whose pipe or spool was kept, with what an earlier life has read of it. Owns both."""
     if fd < 0 and spool < 0:
         return None
     if fd >= 0:
         os.set_blocking(fd, False)
     found = Stream(fd, head, lines)
+    found.masking = Masking(masks) if masks else None
     if spool >= 0:
         found.go_on(spool)
     return found

@@ -44,7 +44,7 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._starts = Starts(reactor, cgroups, lines, self)
         self.handed: Callable[[str, dict[str, int]], None] | None = None
-        """Called with descriptors of which copies may be kept for a later life: of a run by its id ('out', 'err', 'pid',
+        """Called with descriptors to be kept, as copies, for a later life: of a run by its id ('out', 'err', 'pid',
         with the first output 'spo' and 'spe'), of a spawner by its name ('control', 'pid')."""
         self.returned: Callable[[str], None] | None = None
         """Called when those copies are of no use any more."""
@@ -167,7 +167,8 @@ class Supervisor:
         child.parents = self._starts.parents(run.id, adoption.parent_of(run.identity))
         child.spawner = child.parents.pop(0) if child.parents else None
         child.released_at = adoption.started_mono(run.identity, self._clock)
-        child.out = adoption.stream(fds.get("out", -1), fds.get("spo", -1), head, self._hook(run.id, "stdout"))
+        masks = plan.masks if plan is not None else ()
+        child.out = adoption.stream(fds.get("out", -1), fds.get("spo", -1), head, self._hook(run.id, "stdout"), masks)
         child.err = adoption.stream(fds.get("err", -1), fds.get("spe", -1), head, self._hook(run.id, "stderr"))
         self._children[run.id] = child
         self._reactor.watch(pidfd, IN, lambda _: self._leader_ended(child))

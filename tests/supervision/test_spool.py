@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from crtrd.supervision.identity import Proof
+from crtrd.supervision.masking import Masking
 from crtrd.supervision.output import Stream
 from crtrd.supervision.spool import CAP, Spool
 from tests.supervision.conftest import Room, is_alive, open_fds, wait_for
@@ -36,7 +37,7 @@ def later():
 
 def cross(earlier, later, script, until):
     """Run SCRIPT, end the first life once `until(head)` holds, and adopt in the second."""
-    plan, run = earlier.start("sh", "-c", script)
+    plan, run = earlier.start("sh", "-c", script, masks=("t[a-z]+",))
     earlier.room.until(lambda: until(earlier.room.supervisor._children[run.id].out.output()))
     for stream in (earlier.room.supervisor._children[run.id].out, earlier.room.supervisor._children[run.id].err):
         for fd in stream.detach():  # a kill -9 hands nothing out any more
@@ -56,6 +57,9 @@ def test_nothing_of_the_output_is_lost(earlier, later):
     script = "echo one; echo err >&2; printf tw; sleep 0.5; echo o; echo three; printf end"
     ending = cross(earlier, later, script, lambda out: out.total == 6)
     whole = b"one\ntwo\nthree\nend"
+    masking = Masking(["t[a-z]+"])
+    masking.feed(whole)
+    assert ending.stdout.masked == masking.hexdigest()
     assert (ending.stdout.head, ending.stdout.total) == (whole, len(whole))
     assert ending.stdout.sha256 == hashlib.sha256(whole).hexdigest()
     assert ending.stderr.head == b"err\n"
