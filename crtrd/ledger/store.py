@@ -121,8 +121,15 @@ class _speaking:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, DatabaseError | sqlite3.DatabaseError) and not isinstance(error, BUGS):
-            text = " ".join(str(part) for part in error.args)
+            text = " ".join(str(part) for part in _first(error).args)
             raise LedgerError(f"cannot use ledger {self._path}: {text}") from error
+
+
+def _first(error: BaseException) -> BaseException:
+    """What came first: where SQLite has rolled back by itself (disk full), peewee's own rollback fails on top of it."""
+    while isinstance(error.__context__, DatabaseError | sqlite3.DatabaseError):
+        error = error.__context__
+    return error
 
 
 def _raiser(bug: BaseException) -> Callable[[], None]:

@@ -33,12 +33,14 @@ def test_catch_up(world, catch_up, away, expected):
     world.now += away
     world.restart()
     assert statuses(world) == expected
+    assert world.cron().considered == world.now
 
 
-def test_catch_up_none_misses_what_is_more_than_a_minute_late(world):
+@pytest.mark.parametrize(("late", "expected"), [(M, ("running", "")), (M + 1, ("missed", "downtime"))])
+def test_catch_up_none_misses_what_is_more_than_a_minute_late(world, late, expected):
     world.arm(schedule=("0 * * * *",), catch_up="none")
-    world.wake(H + M + S)
-    assert statuses(world) == [("missed", "downtime")]
+    world.wake(H + late)
+    assert statuses(world) == [expected]
     assert world.cron().next_at == T0 + 2 * H
 
 

@@ -384,6 +384,13 @@ def test_a_run_lost_while_it_was_canceled_is_not_run_again(world, executed):
     assert [each.scheduled_at for each in world.live()] == [world.rows()[1].instant]
 
 
+def test_a_run_lost_during_its_timeout_is_not_run_again(world):
+    run = start(world, on_crash="rerun")
+    world.time_out(run)
+    world.lose(run)
+    assert world.story() == [(60, "unobserved", "crash")]
+
+
 def test_attempts_lost_before_the_gate_use_up_no_retry(world):
     world.arm(**MINUTELY, retries=1, retry_delay=0)
     world.wake(M)

@@ -197,6 +197,53 @@ def test_c51_a_full_disk_is_told_and_nothing_is_half_stored(tmp_path):
     assert told.endswith("sound\n")
 
 
+NO_SPACE = """
+    import sys
+    from dataclasses import replace
+    from pathlib import Path
+    from crtrd.core.effects import PutCron, PutOccurrence
+    from crtrd.errors import LedgerError
+    from tests.ledger.conftest import Opened
+    from tests.ledger.test_rows import CRON, ROW
+    folder = Path(sys.argv[1])
+    each = Opened(folder / "ledger.sqlite3")
+    each.store.open()
+    each.do(lambda session: session.put(PutCron(CRON)))
+    filler = (folder / "filler").open("wb", buffering=0)
+    try:
+        while filler.write(b"x" * 4096):
+            pass
+    except OSError:
+        filler.close()
+    def much(session):
+        for number in range(100):
+            session.put(PutOccurrence(replace(ROW, id=f"{number:032x}", instant=number, detail="x" * 500)))
+    try:
+        each.do(much)
+    except LedgerError as error:
+        print("told", error, flush=True)
+    assert each.do(lambda session: session.open_occurrences(CRON.id)) == [], "nothing half stored"
+    (folder / "filler").unlink()
+    each.do(much)
+    assert len(each.do(lambda session: session.open_occurrences(CRON.id))) == 100
+    assert each.store.queries.integrity() == []
+    each.store.close()
+    print("sound", flush=True)
+"""
+
+
+def test_c51_a_disk_without_space_is_told_and_used_again_when_there_is_some(tmp_path):
+    mount = 'mount -t tmpfs -o size=1m tmpfs "$1" || exit 77; exec "$2" -c "$3" "$1"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mount, "sh", str(tmp_path), sys.executable, textwrap.dedent(NO_SPACE)],
+        capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("a small disk takes a mount namespace of our own")
+    assert done.returncode == 0, done.stderr
+    assert "full" in done.stdout
+    assert done.stdout.endswith("sound\n")
+
+
 def test_a_file_that_is_no_ledger_is_refused_and_kept(opened, tmp_path):
     path = tmp_path / "junk.sqlite3"
     path.write_bytes(b"this is no database " * 500)
