@@ -106,7 +106,8 @@ class Store:
             self._database.close()
 
 
-BUGS = (IntegrityError, ProgrammingError, DataError, InterfaceError)
+BUGS = (IntegrityError, ProgrammingError, DataError, InterfaceError, sqlite3.IntegrityError, sqlite3.ProgrammingError,
+        sqlite3.DataError, sqlite3.InterfaceError)
 """What SQLite refuses for what was asked of it (a settled row moved, a value of no type), not for its own state."""
 
 
@@ -120,8 +121,11 @@ class _speaking:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, DatabaseError | sqlite3.DatabaseError) and not isinstance(error, BUGS):
-            text = " ".join(str(part) for part in _first(error).args)
+        if error is None or not isinstance(error, DatabaseError | sqlite3.DatabaseError):
+            return
+        first = _first(error)
+        if not isinstance(first, BUGS):
+            text = " ".join(str(part) for part in first.args)
             raise LedgerError(f"cannot use ledger {self._path}: {text}") from error
 
 
