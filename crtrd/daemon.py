@@ -14,8 +14,9 @@ import uuid
 from collections.abc import Callable, Mapping, MutableMapping
 
 from crtrd import __version__, names
-from crtrd.config.loader import load_settings
+from crtrd.config.loader import host_zone, load_settings
 from crtrd.config.settings import ClockMode, Settings
+from crtrd.control.arming import new_definition
 from crtrd.control.verbs import Control, Hooks
 from crtrd.core.delivery import Delivery
 from crtrd.core.effects import Announce
@@ -30,6 +31,7 @@ from crtrd.engine.context import Contexts
 from crtrd.engine.engine import Engine
 from crtrd.engine.executor import Executor
 from crtrd.engine.heartbeat import Heartbeat
+from crtrd.engine.hostfiles import HostFiles
 from crtrd.engine.lifecycle import Lifecycle, Surfaces
 from crtrd.engine.output import OutputLog
 from crtrd.engine.recovery import Recovery
@@ -142,6 +144,8 @@ class Daemon:
             self.supervisor.returned = self._drop_descriptors
         self.engine = Engine(self.reactor, self.store, self.executor, self._limits())
         self.executor.post = self.engine.post
+        self.files = HostFiles(self.engine, self.places, lambda table, where: new_definition(
+            table, self.executor, os.geteuid(), where=where, timezone=host_zone()))
         self.executor.listeners.append(self.journal.event)
 
     def _limits(self) -> Limits:
@@ -223,11 +227,15 @@ class Daemon:
             self.supervisor.inherit(name, stored.pop(name))
         recovery = Recovery(self.engine, self.supervisor, self._drop_descriptors)
         self.engine.recover()
-        recovery.begin(stored, lambda: self.engine.recovered(self.boot_id))
+        recovery.begin(stored, self._recovered)
         self.bus.start()
         self.reactor.later(READY_WITHIN, self._be_ready)
         self._feed_watchdog()
         self.reactor.later(PRUNE_FIRST, self._prune)
+
+    def _recovered(self) -> None:
+        self.engine.recovered(self.boot_id)
+        self.files.begin()
 
     def _be_ready(self) -> None:
         if self.ready:
@@ -265,17 +273,19 @@ class Daemon:
     def _bus_trouble(self, text: str) -> None:
         self._say("bus.trouble", text, 4)
 
-    def reload(self) -> None:
-        """Read crtrd.toml again; a bad file is refused whole and the old settings stay."""
+    def reload(self, done: Callable[[object], None]) -> None:
+        """Read every file again; a bad crtrd.toml is refused whole and the old settings stay. Raises ConfigError."""
         try:
             settings = load_settings(self.places)
         except ConfigError as error:
             self._say("config.rejected", f"{error}; the settings in force stay", 3)
+            self.files.reload(lambda _: None)
             raise
         self.settings = self.lifecycle.settings = settings
         self.engine.limits = self._limits()
         self.executor.head, self.output.limit = settings.output_head, settings.journal_limit
         self._say("config.reloaded", "configuration read again")
+        self.files.reload(done)
         self.engine.wake()
 
     def _watch_signals(self) -> None:
@@ -294,7 +304,7 @@ class Daemon:
                 self.lifecycle.stop()
             elif number == signal.SIGHUP:
                 try:
-                    self.reload()
+                    self.reload(lambda _: None)
                 except ConfigError:
                     continue  # told in the journal
 
@@ -310,6 +320,7 @@ class Daemon:
         self.trigger.close()
         self.supervisor.close()
         self.couriers.close()
+        self.files.close()
         self.engine.close()
         self.store.close()
         self.journal.close()

@@ -1,4 +1,7 @@
-"""The only module of this room that opens files: crtrd.toml with its drop-ins, cron files, the host's zone."""
+"""The door to files of this room: reads crtrd.toml with its drop-ins, the text of any other file, the host's zone.
+
+What crons.d holds is `cronfiles`' matter, which looks into folders and reads through here.
+"""
 
 import os
 import stat
@@ -29,18 +32,33 @@ def load_settings(places: Places) -> Settings:
 
 def read_toml(path: Path) -> dict[str, object] | None:
     """The tables of a TOML file, None where there is no such file. Raises ConfigError."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(SIZE_LIMIT + 1)
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return None
+    try:
+        return tomllib.loads(read_text(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(str(path), "", str(error)) from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """The whole of a plain file of reasonable size; never waits for a pipe. Raises ConfigError."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(str(path), "", "it is not a plain file")
+            data = file.read(SIZE_LIMIT + 1)
     except OSError as error:
         raise ConfigError(str(path), "", error.strerror or str(error)) from error
     if len(data) > SIZE_LIMIT:
         raise ConfigError(str(path), "", f"it is larger than {SIZE_LIMIT} bytes")
+    return data
+
+
+def read_text(path: Path) -> str:
+    """The same as text. Raises ConfigError."""
     try:
-        return tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
         raise ConfigError(str(path), "", str(error)) from error
 
 

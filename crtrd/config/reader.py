@@ -22,7 +22,7 @@ from crtrd.core.cron import (
     Survivors,
 )
 from crtrd.core.sinks import parse as parse_sink
-from crtrd.core.timetable import excluded_days
+from crtrd.core.timetable import excluded_days, has_calendar, names_calendar
 from crtrd.errors import ConfigError, ScheduleError
 from crtrd.schedule.spans import parse_instant, parse_span
 
@@ -252,7 +252,11 @@ def _list_faults(definition: Definition) -> list[tuple[str, str]]:
             faults.append(("change_ignore", f"{printable(pattern)!r} is not a regular expression: {error}"))
     for text in definition.exclude:
         try:
-            excluded_days(text)
+            if not names_calendar(text):
+                excluded_days(text)
+            elif not has_calendar(text):
+                reason = f"there is no calendar {printable(text)!r}: no such .ics file in calendars.d was read"
+                faults.append(("exclude", reason))
         except ValueError as error:
             faults.append(("exclude", f"{printable(text)!r} is no date or range of dates: {error}"))
     for sink in definition.sinks:

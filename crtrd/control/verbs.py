@@ -16,6 +16,7 @@ from crtrd.config.loader import host_zone
 from crtrd.control import arguments, views
 from crtrd.control.access import Caller, check
 from crtrd.control.arming import changed_fields, new_definition
+from crtrd.control.explain import explanation
 from crtrd.core import events
 from crtrd.core.cron import SECOND, Cron, Definition
 from crtrd.core.effects import Announce
@@ -38,7 +39,8 @@ class Hooks:
     """What the composition root lends: things above the engine that a verb may need."""
 
     touched: Callable[[], None] = lambda: None
-    reload: Callable[[], None] = lambda: None
+    reload: Callable[[Reply], None] = lambda done: done(None)
+    """Read every file again; the reply comes when what was read is durable."""
     stage: Callable[[], Stage] = lambda: Stage.RUNNING
 
 
@@ -171,6 +173,14 @@ class Control:
             lambda now, ticket: events.RerunRequested(now, ticket, _uid(caller), wanted, key),
             _mapped(reply, _dispatched, tuple))
 
+    def _backfill(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        name = arguments.text(given[0], "cron")
+        start, end = arguments.instant(given[1], "from"), arguments.instant(given[2], "to")
+        dry_run = arguments.options(given[3], "backfill", {"dry_run": bool}).get("dry_run", False)
+        self._post(
+            lambda now, ticket: events.BackfillRequested(now, ticket, _uid(caller), name, start, end, dry_run),
+            _mapped(reply, len, tuple))
+
     def _kill(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         run_id = arguments.text(given[0], "run")
         signum = arguments.number(given[1], "signal", 1, signal.SIGRTMAX)
@@ -277,20 +287,8 @@ class Control:
         reply(found)
 
     def _explain(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
-        """Past from the ledger, future from the schedule."""
         cron, instant = self._cron(given[0]), arguments.instant(given[1], "instant")
-        row = self._queries.occurrence_at(cron.id, instant)
-        if row is not None:
-            reply({"source": "ledger", **views.occurrence_view(row, self._queries.cells(row.id))})
-            return
-        verdict = timetable(cron).explain(instant)
-        reason = verdict.reason
-        if verdict.due and cron.state != "active":
-            reason = str(cron.state)
-        elif instant in cron.skip_next:
-            reason = "skip-requested"
-        reply({"source": "schedule", "instant": instant, "due": verdict.due and not reason, "reason": reason,
-               "detail": verdict.detail or cron.note})
+        reply(explanation(cron, instant, self._queries, self.engine.reactor.clock.wall()))
 
     def _status(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         reply({
@@ -308,13 +306,12 @@ class Control:
         reply(None)
 
     def _reload(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
-        self.hooks.reload()
-        reply(None)
+        self.hooks.reload(_empty(reply))
 
     VERBS: ClassVar[Mapping[str, Callable[["Control", tuple[object, ...], Caller, Reply], None]]] = {
         "arm": _arm, "change": _change, "cancel": _cancel, "pause": _pause,
         "resume": _resume, "skip": _skip, "poke": _poke, "run": _run,
-        "rerun": _rerun, "kill": _kill, "get_cron": _get_cron, "get_run": _get_run,
+        "rerun": _rerun, "backfill": _backfill, "kill": _kill, "get_cron": _get_cron, "get_run": _get_run,
         "get_occurrence": _get_occurrence, "list_crons": _list_crons,
         "list_occurrences": _list_occurrences, "list_runs": _list_runs, "next": _next,
         "calendar": _calendar, "explain": _explain, "status": _status,

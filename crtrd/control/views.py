@@ -19,7 +19,8 @@ def cron_view(cron: Cron, *, held: int, last: Occurrence | None, last_run: Run |
         "next": cron.next_at, "held": held, "running": running, "last_status": str(last.status) if last else None,
         "last_at": last.instant if last else None, "last_run": last_run.id if last_run else None,
         "last_result": str(last_run.result) if last_run and last_run.result else None,
-        "failures": cron.failures, "owner": cron.owner, "created_at": cron.created_at, "changed_at": cron.changed_at,
+        "failures": cron.failures, "owner": cron.owner, "source": cron.source, "created_at": cron.created_at,
+        "changed_at": cron.changed_at,
     }
 
 

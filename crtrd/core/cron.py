@@ -142,6 +142,8 @@ class Cron:
     failing_since: int | None = None
     """The first of the failures that no success has followed yet; a resume does not forget them."""
     failing_count: int = 0
+    source: str = ""
+    """The file that defines it; '' where somebody armed it."""
     damage: str = ""
     """Why the stored definition cannot be read; then `definition` holds nothing but the name, and the stored text
     stays in the ledger as it is."""

@@ -81,9 +81,17 @@ class PutTold:
     told: Told
 
 
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """One fact about the host that the next life is to find: see `core.files`, `core.host`."""
+
+    key: str
+    value: str
+
+
 Record = (
     PutCron | DropCron | PutDeparted | DropDeparted | PutOccurrence | PutCell | PutRun | TakeLease | DropLease
-    | PutDelivery | PutQueue | PutTold
+    | PutDelivery | PutQueue | PutTold | Remember
 )
 
 

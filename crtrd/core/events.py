@@ -198,6 +198,54 @@ class RerunRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class BackfillRequested:
+    """One occurrence for each instant of the schedule in [start, end] that has none yet."""
+
+    at: int
+    ticket: int
+    caller: int
+    cron: str
+    start: int
+    end: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CronFile:
+    """One cron file as it was read. `cron_id` is fresh, for a cron that is not known yet."""
+
+    source: str
+    definition: Definition
+    zoned: bool
+    """It names its time zone."""
+    cron_id: str
+    account: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CronFilesRead:
+    """The cron files of every layer were read. `ticket` is None where nobody waits for the answer."""
+
+    at: int
+    ticket: int | None
+    caller: int
+    files: tuple[CronFile, ...]
+    kept: frozenset[str]
+    """Names of faulty files: their crons go on as they are."""
+    whole: bool
+    """False: some folder could not be read, so that nothing may be taken for removed."""
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostChanged:
+    """Zone files or calendars are not what they were: every schedule may mean other instants now."""
+
+    at: int
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
 class KillRequested:
     at: int
     ticket: int
@@ -239,4 +287,5 @@ Event = (
     | ArmRequested | ChangeRequested | CancelRequested | PauseRequested | ResumeRequested | SkipRequested
     | PokeRequested | DispatchRequested | RerunRequested | KillRequested | DeliveryEnded | DeliveryRetryRequested
     | DeliveryDiscardRequested
+    | BackfillRequested | CronFilesRead | HostChanged
 )

@@ -43,6 +43,12 @@ class Facts(Protocol):
     def crons_unplanned(self) -> list[Cron]:
         """Active crons that have a schedule and no `next_at`: asked only when the daemon starts."""
 
+    def crons_scheduled(self) -> list[Cron]:
+        """Crons that are active and have a schedule, and those that were parked because theirs was of no use."""
+
+    def crons_from_files(self) -> list[Cron]:
+        """Crons that a file defines."""
+
     def crons_ahead(self, now: int) -> list[Cron]:
         """Active crons that were considered later than `now`: the clock was set back."""
 

@@ -4,7 +4,7 @@ Who may ask is `control`'s matter. Answers are acts, so they go out only once th
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from crtrd.core import reports
 from crtrd.core.cron import SECOND, Cron, Definition, Departed, PausedBy, State
@@ -65,14 +65,19 @@ def arm(event: ArmRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
         changed_at=event.at, anchor=anchor, considered=event.at, last_boot=limits.boot_id, account=event.account,
     )
     _check_schedule(cron, f"cannot arm {definition.name!r}")
+    yield from admit(cron, event.at, facts, caller=event.caller)
+    yield Answer(event.ticket, facts.cron(cron.id) or cron)
+
+
+def admit(cron: Cron, now: int, facts: Facts, *, caller: int) -> Iterator[Effect]:
+    """Put a new cron that can be used, and plan it."""
     yield PutCron(cron)
-    yield from plan(cron, event.at, facts)
+    yield from plan(cron, now, facts)
     armed = facts.cron(cron.id) or cron
     if armed.state is State.FINISHED:
         raise RequestError(Code.INVALID_DEFINITION, f"cannot arm {cron.name!r}: schedule: no instant lies ahead")
     upcoming = "only when triggered" if armed.next_at is None else f"next {format_instant(armed.next_at)}"
-    yield reports.cron_event("armed", armed, f"armed, {upcoming}", event.caller)
-    yield Answer(event.ticket, armed)
+    yield reports.cron_event("armed", armed, f"armed, {upcoming}", caller)
 
 
 def _check_schedule(cron: Cron, what: str) -> None:
@@ -83,31 +88,42 @@ def _check_schedule(cron: Cron, what: str) -> None:
 
 
 def change(event: ChangeRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
-    """Never fires at once and counts no phantom misses: the new schedule is considered up to now."""
-    old = _intact(named(event.cron, facts), "change")
-    if old.state is State.PAUSED:
-        yield from paused_span(old, event.at, facts)
+    old = _intact(_loose(named(event.cron, facts), "change"), "change")
     definition = replace(old.definition, **event.changes)  # type: ignore[arg-type]
-    cron = replace(old, definition=definition, changed_at=event.at, considered=max(event.at, old.considered))
+    yield from redefine(old, definition, event.at, facts, limits, caller=event.caller, account=event.account)
+    yield Answer(event.ticket, facts.cron(old.id) or old)
+
+
+def redefine(
+    old: Cron, definition: Definition, now: int, facts: Facts, limits: Limits, *, caller: int,
+    account: str | None = None,
+) -> Iterator[Effect]:
+    """Never fires at once and counts no phantom misses: the new schedule is considered up to now."""
+    if old.state is State.PAUSED:
+        yield from paused_span(old, now, facts)
+    cron = replace(old, definition=definition, damage="", changed_at=now, considered=max(now, old.considered))
     if definition.schedule != old.definition.schedule:
-        cron = replace(cron, anchor=event.at - event.at % SECOND, after_end_at=None, last_boot=limits.boot_id)
-    if event.account is not None:
-        cron = replace(cron, account=event.account)
-    revived = old.state is State.FINISHED and _differ(definition, old.definition)
+        cron = replace(cron, anchor=now - now % SECOND, after_end_at=None, last_boot=limits.boot_id)
+    if account is not None:
+        cron = replace(cron, account=account)
+    revived = old.state is State.FINISHED and timing_differs(definition, old.definition)
+    if old.state is State.PAUSED and old.paused_by is PausedBy.FAILURE and fault(old):
+        revived, cron = True, replace(cron, paused_by=PausedBy.NOBODY, note="")  # it was parked for what is mended now
     _check_schedule(cron, f"cannot change {cron.name!r}")
     cron = replace(cron, state=State.ACTIVE if revived else cron.state)
     yield PutCron(cron)
-    yield from plan(cron, event.at, facts)
+    yield from plan(cron, now, facts)
     changed = facts.cron(cron.id) or cron
     if cron.state is State.ACTIVE and changed.state is State.FINISHED and not used_up(changed, facts):
         message = f"cannot change {cron.name!r}: schedule: no instant lies ahead"
         raise RequestError(Code.INVALID_DEFINITION, message)
     yield from _expire_held(changed, facts)
-    yield reports.cron_event("changed", cron, f"changed: {', '.join(sorted(event.changes))}", event.caller)
-    yield Answer(event.ticket, changed)
+    differing = [each.name for each in fields(definition) if getattr(definition, each.name) != getattr(
+        old.definition, each.name)]
+    yield reports.cron_event("changed", cron, f"changed: {', '.join(sorted(differing)) or 'nothing'}", caller)
 
 
-def _differ(new: Definition, old: Definition) -> bool:
+def timing_differs(new: Definition, old: Definition) -> bool:
     return any(getattr(new, field) != getattr(old, field) for field in WHEN)
 
 
@@ -132,22 +148,38 @@ def _intact(cron: Cron, verb: str) -> Cron:
     return cron
 
 
-def cancel(event: CancelRequested, facts: Facts) -> Iterator[Effect]:
-    """Remove the cron. What waits is canceled; what runs is left alone and keeps its history, unless `kill`.
+def _loose(cron: Cron, verb: str) -> Cron:
+    """What a file defines is changed and removed there."""
+    if cron.source:
+        message = f"cannot {verb} {cron.name!r}: {cron.source} defines it; edit that and run crtrctl daemon-reload"
+        raise RequestError(Code.INVALID_STATE, message)
+    return cron
 
-    A command that cancels its own cron finishes in any case, and its output is delivered.
-    """
-    cron = named(event.cron, facts)
+
+def cancel(event: CancelRequested, facts: Facts) -> Iterator[Effect]:
+    """A command that cancels its own cron finishes in any case, and its output is delivered."""
+    cron = _loose(named(event.cron, facts), "cancel")
     own = facts.run(event.run_id) if event.run_id else None
     itself = own.occurrence_id if own and own.cron_id == cron.id and own.phase is Phase.RUNNING else ""
+    yield from remove(cron, event.at, facts, kill=event.kill, caller=event.caller, itself=itself)
+    yield Answer(event.ticket, None)
+
+
+def remove(
+    cron: Cron, now: int, facts: Facts, *, kill: bool, caller: int, itself: str = ""
+) -> Iterator[Effect]:
+    """Remove the cron. What waits is canceled; what runs is left alone and keeps its history, unless `kill`.
+
+    `itself`: the occurrence whose command asked for it.
+    """
     left = False
     for occurrence in facts.open_occurrences(cron.id):
         live = facts.live_runs(occurrence.id)
         left = left or bool(live)
         if not live:
             detail = "its cron was canceled"
-            yield from settle_waiting(occurrence, Status.CANCELED, Reason.CANCELED, detail, event.at, facts)
-        elif event.kill and occurrence.id != itself:
+            yield from settle_waiting(occurrence, Status.CANCELED, Reason.CANCELED, detail, now, facts)
+        elif kill and occurrence.id != itself:
             yield from stop_runs(occurrence, live, Result.CANCELED, cron)
         else:
             for run in live:
@@ -156,8 +188,7 @@ def cancel(event: CancelRequested, facts: Facts) -> Iterator[Effect]:
     yield DropCron(cron.id)
     if left:
         yield PutDeparted(Departed(cron, itself))
-    yield reports.cron_event("canceled", cron, "canceled", event.caller)
-    yield Answer(event.ticket, None)
+    yield reports.cron_event("canceled", cron, "canceled", caller)
 
 
 def pause(event: PauseRequested, facts: Facts) -> Iterator[Effect]:

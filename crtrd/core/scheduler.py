@@ -8,20 +8,23 @@ that is raised undoes what this event has put (the engine wraps each request in 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from crtrd.core import outbox, reports, requests, running, telling
+from crtrd.core import backfill, files, host, outbox, reports, requests, running, telling
 from crtrd.core.cron import SECOND, Cron, Definition, State
 from crtrd.core.effects import Answer, Effect, PutCell, PutCron, PutOccurrence, StopRun
 from crtrd.core.events import (
     ArmRequested,
+    BackfillRequested,
     CancelRequested,
     ChangeRequested,
     ClockSet,
+    CronFilesRead,
     DaemonStarted,
     DeliveryDiscardRequested,
     DeliveryEnded,
     DeliveryRetryRequested,
     DispatchRequested,
     Event,
+    HostChanged,
     KillRequested,
     LaunchFailed,
     PauseRequested,
@@ -109,6 +112,12 @@ def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # 
             yield from outbox.retry(event, facts)
         case DeliveryDiscardRequested():
             yield from outbox.discard(event, facts)
+        case BackfillRequested():
+            yield from backfill.backfill(event, facts)
+        case CronFilesRead():
+            yield from files.cron_files_read(event, facts, limits)
+        case HostChanged():
+            yield from host.host_changed(event, facts, limits)
 
 
 def _owe_all(now: int, facts: Facts, limits: Limits, why_missed: Reason) -> Iterator[Effect]:

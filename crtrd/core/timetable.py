@@ -1,5 +1,7 @@
 """From a cron to its compiled schedule, and the questions that the core asks of it. Compiled ones are cached."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
@@ -7,9 +9,40 @@ from crtrd.core.cron import Cron, Definition
 from crtrd.core.facts import Facts
 from crtrd.core.occurrence import Origin, occurrence_id
 from crtrd.errors import ScheduleError
+from crtrd.schedule.spans import parse_instant
 from crtrd.schedule.spec import Schedule, compile_schedule, is_fixed
+from crtrd.schedule.zone import forget_zones
 
+UNUSABLE = "its schedule cannot be used"
+"""How the note of a cron begins that was parked for its schedule, and resumes by itself when it can be used again."""
 SEARCH_LIMIT = 1000  # instants already in the ledger that may be stepped over after the clock was set back
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """What a calendar takes out: local dates (ends included), stretches [start, end), and such in local time."""
+
+    dates: tuple[tuple[date, date], ...] = ()
+    stretches: tuple[tuple[int, int], ...] = ()
+    local: tuple[tuple[str, str], ...] = ()
+
+
+_calendars: dict[str, Calendar] = {}
+
+
+def use_host(calendars: Mapping[str, Calendar]) -> None:
+    """Zone files and calendars are read anew from here on: what was compiled from the old ones is forgotten.
+
+    As with the zones themselves, what the host has is handed in from outside; the core opens no file.
+    """
+    _calendars.clear()
+    _calendars.update(calendars)
+    forget_zones()
+    _compiled.cache_clear()
+
+
+def has_calendar(name: str) -> bool:
+    return name in _calendars
 
 
 def compiled(definition: Definition, anchor: int, salt: str) -> Schedule:
@@ -24,10 +57,11 @@ def compiled(definition: Definition, anchor: int, salt: str) -> Schedule:
 def _compiled(definition: Definition, anchor: int, salt: str) -> Schedule | ScheduleError | ValueError:
     """Refusals are kept too: to find that a schedule never matches takes long."""
     try:
+        dates, stretches = _excluded(definition)
         return compile_schedule(
             definition.schedule, timezone=definition.timezone, anchor=anchor, salt=salt, dst_gap=definition.dst_gap,
             dst_overlap=definition.dst_overlap, jitter_us=definition.jitter, starts_at=definition.starts_at,
-            expires_at=definition.expires_at, exclude_dates=tuple(excluded_days(text) for text in definition.exclude),
+            expires_at=definition.expires_at, excludes=stretches, exclude_dates=dates,
         )
     except (ScheduleError, ValueError) as error:
         return error.with_traceback(None)
@@ -49,11 +83,34 @@ def fault(cron: Cron) -> str:
     if cron.damage:
         return f"its stored definition cannot be read: {cron.damage}"
     found = _compiled(cron.definition, cron.anchor, cron.id)
-    return "" if isinstance(found, Schedule) else f"its schedule cannot be used: {found}"
+    return "" if isinstance(found, Schedule) else f"{UNUSABLE}: {found}"
 
 
 def one_shot(definition: Definition) -> bool:
     return bool(definition.schedule) and is_fixed(definition.schedule)
+
+
+def _excluded(definition: Definition) -> tuple[list[tuple[date, date]], list[tuple[int, int]]]:
+    """Local dates, and stretches of instants, that `exclude` takes out. Raises ScheduleError or ValueError."""
+    dates: list[tuple[date, date]] = []
+    stretches: list[tuple[int, int]] = []
+    for text in definition.exclude:
+        if not names_calendar(text):
+            dates.append(excluded_days(text))
+            continue
+        calendar = _calendars.get(text)
+        if calendar is None:
+            raise ScheduleError(text, "exclude", f"there is no calendar {text}.ics in calendars.d")
+        dates += calendar.dates
+        stretches += calendar.stretches
+        for start, end in calendar.local:
+            stretches.append((parse_instant(start, definition.timezone), parse_instant(end, definition.timezone)))
+    return dates, [(start, end) for start, end in stretches if start < end]
+
+
+def names_calendar(text: str) -> bool:
+    """Whether an element of `exclude` is a name, not a date."""
+    return not text[:1].isdigit() and ".." not in text
 
 
 def excluded_days(text: str) -> tuple[date, date]:

@@ -153,6 +153,8 @@ METHODS: tuple[Method, ...] = (
     _method("Trigger", "s cron, a{sv} options", "s disposition, s occurrence, s status", "trigger", _disposed,
             arrive=_options),
     _method("Rerun", "s occurrence", "s occurrence", "rerun", _occurrence),
+    _method("Backfill", "s cron, t from_usec, t to_usec, a{sv} options", "u count", "backfill", _number,
+            arrive=_options),
     _method("Kill", "s run, i signal", "", "kill"),
     _method("Next", "s cron, u count", "at instants", "next", _instants),
     _method("Calendar", "a{sv} definition, t from_usec, u count", "at instants", "calendar", _instants,

@@ -22,6 +22,7 @@ CRON = Interface(
         Property("Note", "s"), Property("Owner", "u", "const"), Property("Schedule", "as"), Property("Timezone", "s"),
         Property("Next", "t"), Property("Held", "u"), Property("Running", "u"), Property("LastStatus", "s"),
         Property("LastAt", "t"), Property("LastRun", "s"), Property("LastResult", "s"), Property("Failures", "u"),
+        Property("Source", "s"),
         Property("CreatedAt", "t", "const"), Property("ChangedAt", "t"), Property("Definition", "a{sv}"),
     ),
 )

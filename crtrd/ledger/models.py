@@ -29,6 +29,7 @@ class CronRow(Model):
     account = TextField()
     failing_since = IntegerField(null=True)
     failing_count = IntegerField()
+    source = TextField()
     serial = IntegerField()
 
     class Meta:

@@ -80,6 +80,19 @@ class Queries:
         found = self._rows(sql, cron_id, instant)
         return rows.occurrence_from_row(found[0]) if found else None
 
+    def occurrence_covering(self, cron_id: str, instant: int) -> Occurrence | None:
+        """The row that stands for many instants, of which `instant` may be one."""
+        sql = (rows.OCCURRENCE_SELECT + " WHERE o.cron_id = ? AND o.origin = 'schedule' AND o.key = '' "
+               "AND o.instant <= ? ORDER BY o.instant DESC LIMIT 1")
+        found = self._rows(sql, cron_id, instant)
+        row = rows.occurrence_from_row(found[0]) if found else None
+        return row if row is not None and row.covers > 1 else None
+
+    def recall(self, key: str) -> str | None:
+        """What an earlier decision remembered of the host."""
+        found = self._rows("SELECT value FROM meta WHERE key = ?", key)
+        return str(found[0][0]) if found else None
+
     def run(self, run_id: str) -> Run | None:
         """By id, or by a beginning of at least 4 digits that only one run has."""
         found = self._rows(rows.RUN_SELECT + " WHERE r.id = ?", run_id)

@@ -98,7 +98,9 @@ STEP_4 = (
     ) STRICT, WITHOUT ROWID""",
 )
 
-STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3, STEP_4)
+STEP_5 = ("ALTER TABLE crons ADD COLUMN source TEXT NOT NULL DEFAULT ''",)
+
+STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3, STEP_4, STEP_5)
 """Step N brings a ledger from version N-1 to N. Steps that have been released are never edited."""
 
 

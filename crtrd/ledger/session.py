@@ -20,10 +20,12 @@ from crtrd.core.effects import (
     PutRun,
     PutTold,
     Record,
+    Remember,
     TakeLease,
 )
 from crtrd.core.idle import Owed
 from crtrd.core.occurrence import Cell, Occurrence, Run, rerun_label
+from crtrd.core.timetable import UNUSABLE
 from crtrd.ledger import rows
 from crtrd.ledger.deliveries import Deliveries
 from crtrd.ledger.retention import Keep, prune
@@ -83,6 +85,15 @@ class Session(Deliveries):
         unplanned = (" WHERE c.state = 'active' AND c.next_at IS NULL AND (c.definition LIKE '%\"schedule\"%' "
                      "OR NOT json_valid(c.definition)) ORDER BY c.serial")
         return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + unplanned)]
+
+    def crons_scheduled(self) -> list[Cron]:
+        scheduled = (" WHERE c.definition LIKE '%\"schedule\"%' AND (c.state = 'active' OR "
+                     "c.state = 'paused' AND c.paused_by = 'failure' AND c.note LIKE ? || '%') ORDER BY c.serial")
+        return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + scheduled, UNUSABLE)]
+
+    def crons_from_files(self) -> list[Cron]:
+        filed = rows.CRON_SELECT + " WHERE c.source <> '' ORDER BY c.serial"
+        return [rows.cron_from_row(row) for row in self._all(filed)]
 
     def crons_ahead(self, now: int) -> list[Cron]:
         ahead = " WHERE c.state = 'active' AND c.considered > ? ORDER BY c.serial"
@@ -199,6 +210,8 @@ class Session(Deliveries):
                 self.put_queue(queue)
             case PutTold(told):
                 self.put_told(told)
+            case Remember(key, value):
+                self.remember(key, value)
             case _:
                 assert_never(record)
 

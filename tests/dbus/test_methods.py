@@ -41,7 +41,7 @@ def test_every_method_answers(world):
     calls = {
         "Change": ("sa{sv}", "tick", {"timeout": ("s", "5s")}), "Pause": ("ss", "tick", "why"),
         "Resume": ("s", "tick"), "Skip": ("st", "tick", 0), "Poke": ("s", "tick"), "Kill": ("si", run_id, 15),
-        "Rerun": ("s", occurrence), "Next": ("su", "tick", 3),
+        "Rerun": ("s", occurrence), "Backfill": ("stta{sv}", "tick", 1, NOON, {}), "Next": ("su", "tick", 3),
         "Calendar": ("a{sv}tu", {"schedule": ("as", ["@daily"])}, NOON, 2),
         "Explain": ("st", "tick", NOON), "GetCron": ("s", "tick"), "GetRun": ("s", run_id),
         "ListCrons": ("a{sv}us", {}, 10, ""), "ListOccurrences": ("a{sv}us", {"cron": ("s", "tick")}, 10, ""),
@@ -51,6 +51,7 @@ def test_every_method_answers(world):
     answers = {member: world.call(member, *arguments) for member, arguments in calls.items()}
     assert {"Arm", "Run", *calls} == {method.member.name for method in METHODS}
     assert answers["Poke"] == (1,)
+    assert answers["Backfill"] == (3,)
     assert answers["Next"] == ([NOON, NOON + 60_000_000, NOON + 120_000_000],)
     assert answers["Trigger"][0] == "accepted"
     assert len(answers["Rerun"][0]) == 32

@@ -1,0 +1,112 @@
+"""Files that decide when crons are due, apart from crtrd.toml: cron files, calendars, zone files.
+
+At every start and reload they are compared with what the ledger remembers of them, and only what is not the same is
+read; zone files are watched while the daemon lives. Decides nothing: what was read goes to the core as events.
+"""
+
+import os
+import uuid
+from collections.abc import Callable
+
+from crtrd.config.calendars import load_calendars
+from crtrd.config.cronfiles import CronFiles, Read, load_crons, mark_of
+from crtrd.config.hostdata import host_mark, zone_folders
+from crtrd.config.loader import host_zone
+from crtrd.core import files, host
+from crtrd.core.effects import Announce
+from crtrd.core.events import CronFile, CronFilesRead, HostChanged
+from crtrd.core.timetable import use_host
+from crtrd.engine.engine import Engine
+from crtrd.errors import Code, ConfigError, LedgerError, RequestError
+from crtrd.loop.reactor import IN
+from crtrd.loop.watcher import Watcher
+from crtrd.names import Places
+
+SETTLING = 2_000_000
+"""An upgrade of the zone files replaces hundreds of them: look once they have been left alone for so long."""
+
+
+class HostFiles:
+    """`begin` once, after the start was posted and before its batch is decided."""
+
+    def __init__(self, engine: Engine, places: Places, read: Read) -> None:
+        self._engine, self._places, self._read = engine, places, read
+        self._reactor = engine.reactor
+        self._mark = ""
+        self._watcher = Watcher()
+        self._timer = self._reactor.later(0, lambda: None)
+
+    def begin(self) -> None:
+        """Hand in what changed while no daemon looked."""
+        self._mark = host_mark(self._places)
+        self._use_host()
+        if self._recall(host.MARK) != self._mark:
+            self._engine.post(HostChanged(self._reactor.clock.wall(), self._mark))
+        if self._recall(files.MARK) != mark_of(self._places, host_zone()):
+            self._read_crons(None)
+        self._watcher.add(zone_folders())
+        if self._watcher.fd >= 0:
+            self._reactor.watch(self._watcher.fd, IN, lambda _: self._zones_touched())
+
+    def reload(self, done: Callable[[object], None]) -> None:
+        """Read everything again. `done` gets what became of the cron files, once that is durable, or a RequestError."""
+        self._look()
+        self._read_crons(done)
+
+    def close(self) -> None:
+        if self._watcher.fd >= 0:
+            self._reactor.unwatch(self._watcher.fd)
+        self._watcher.close()
+
+    def _recall(self, key: str) -> str | None:
+        try:
+            return self._engine.store.queries.recall(key)
+        except LedgerError:
+            return None
+
+    # zones and calendars -----------------------------------------------------------------------------------------
+
+    def _use_host(self) -> None:
+        calendars, faults = load_calendars(self._places, self._reactor.clock.wall())
+        use_host(calendars)
+        self._announce(faults, "")
+
+    def _zones_touched(self) -> None:
+        self._watcher.drain()
+        self._timer.cancel()
+        self._timer = self._reactor.later(SETTLING, self._look)
+
+    def _look(self) -> None:
+        self._watcher.add(zone_folders())
+        mark = host_mark(self._places)
+        if mark != self._mark:
+            self._mark = mark
+            self._use_host()
+            self._engine.post(HostChanged(self._reactor.clock.wall(), mark))
+
+    # cron files --------------------------------------------------------------------------------------------------
+
+    def _read_crons(self, done: Callable[[object], None] | None) -> None:
+        read = load_crons(self._places, host_zone(), self._read)
+        self._announce(read.faults, "; what was read before stays in force")
+        found = tuple(
+            CronFile(file.source, file.definition, file.zoned, uuid.uuid4().hex, file.account) for file in read.crons)
+        ticket = None if done is None else self._engine.executor.ticket(_told(read, done))
+        self._engine.post(CronFilesRead(
+            self._reactor.clock.wall(), ticket, os.geteuid(), found, read.kept, read.whole, read.mark))
+
+    def _announce(self, faults: "list[ConfigError] | tuple[ConfigError, ...]", more: str) -> None:
+        events = [Announce("config.rejected", f"{fault}{more}", {"CRTRD_PATH": fault.path}, 3) for fault in faults]
+        self._engine.executor.perform(events)
+
+
+def _told(read: CronFiles, done: Callable[[object], None]) -> Callable[[object], None]:
+    """The answer to a reload: what was done; an error that names every file that was refused."""
+    def tell(answer: object) -> None:
+        refused = [str(fault) for fault in read.faults]
+        if isinstance(answer, dict) and answer.get("refused"):
+            refused.append(f"{answer['refused']} files whose crons cannot be armed, see the journal")
+        if refused and not isinstance(answer, RequestError):
+            answer = RequestError(Code.INVALID_DEFINITION, "; ".join(refused[:20]) + "; everything else was read")
+        done(answer)
+    return tell

@@ -1,0 +1,346 @@
+"""Cron files: layers, masks, drop-ins, faults by file and line; and convergence on a real ledger."""
+
+import os
+import time
+
+import pytest
+
+from crtrd import names
+from crtrd.config.cronfiles import load_crons, mark_of, verify_file
+from crtrd.core import events
+from crtrd.core.effects import Announce, Answer, PutCron
+from crtrd.core.scheduler import handle
+from crtrd.errors import Code, ConfigError
+from tests.core.world import H, M, at
+
+DAILY = '[cron]\nschedule = ["0 2 * * *"]\ncommand = ["true"]\n'
+
+
+class Folders:
+    """The three layers of one instance in a temporary folder."""
+
+    def __init__(self, root):
+        self.places = names.Places(root / "etc", (root / "run", root / "usr"), root, root, user=False, home=root)
+        self.ids = 0
+
+    def write(self, name, text=DAILY, layer="etc"):
+        path = self.places.state / layer / "crons.d" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def load(self, zone="UTC"):
+        return load_crons(self.places, zone)
+
+    def names(self):
+        return [cron.definition.name for cron in self.load().crons]
+
+    def read_into(self, world, zone="UTC"):
+        """One reload: (what was done, the faults)."""
+        found = self.load(zone)
+        self.ids += 1
+        files = tuple(
+            events.CronFile(each.source, each.definition, each.zoned, f"{self.ids:016x}{number:016x}")
+            for number, each in enumerate(found.crons))
+        acts = world.do(events.CronFilesRead(world.now, 1, 0, files, found.kept, found.whole, found.mark))
+        (done,) = [act.value for act in acts if isinstance(act, Answer)]
+        return {what: count for what, count in done.items() if count}, found.faults
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return Folders(tmp_path)
+
+
+# reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_stronger_layers_win(folders):
+    for layer, hour in (("usr", 1), ("run", 2), ("etc", 3)):
+        folders.write("a.toml", DAILY.replace("0 2", f"0 {hour}"), layer)
+    folders.write("b.toml", layer="usr")
+    found = folders.load()
+    assert [cron.definition.schedule for cron in found.crons] == [("0 3 * * *",), ("0 2 * * *",)]
+    assert found.crons[1].source.endswith("/usr/crons.d/b.toml")
+    assert found.faults == ()
+
+
+@pytest.mark.parametrize("how", ["empty", "null"])
+def test_masks(folders, how):
+    folders.write("a.toml", layer="usr")
+    mask = folders.write("a.toml", "")
+    if how == "null":
+        mask.unlink()
+        mask.symlink_to("/dev/null")
+    found = folders.load()
+    assert (found.crons, found.faults, found.kept) == ((), (), frozenset())
+
+
+def test_dropins_edit_across_layers(folders):
+    folders.write("a.toml", DAILY + '[cron.env]\nA = "1"\nB = "1"\n', "usr")
+    folders.write("a.toml.d/10-x.toml", '[cron]\nretries = 1\nenv = { B = "2" }\n', "usr")
+    folders.write("a.toml.d/20-y.toml", '[cron]\nretries = 2\nshell = "x | y"\n', "etc")
+    folders.write("a.toml.d/30-z.toml", "[cron]\nretries = 3\n", "run")
+    folders.write("a.toml.d/30-z.toml", "", "etc")
+    (cron,) = folders.load().crons
+    assert cron.definition.retries == 2
+    assert cron.definition.env == (("A", "1"), ("B", "2"))
+    assert (cron.definition.command, cron.definition.shell) == ((), "x | y")
+
+
+def test_dropins_alone_define_nothing(folders):
+    folders.write("a.toml.d/10-x.toml", "[cron]\nretries = 1\n")
+    assert folders.names() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[cron]\ncommand = ["true"\nretries = 1\n', "/etc/crons.d/bad.toml:3: "),
+        ('[cron]\ncommand = ["true"', "bad.toml:2: "),
+        ('[cron]\ncommand = ["true"]\n\nretries = "x"\n', "bad.toml:4: retries: it must be a whole number"),
+        ('[cron]\ncommand = ["true"]\nfrobs = 1\n', "bad.toml:3: frobs: there is no such key"),
+        ('[cron]\nschedule = ["61 * * * *"]\ncommand = ["true"]\n', "bad.toml:2: schedule: '61 * * * *': minute: 61"),
+        ('[cron]\nschedule = ["0 0 30 2 *"]\ncommand = ["true"]\n', "bad.toml:2: schedule: "),
+        ('[cron]\ncommand = ["true"]\ntimezone = "../etc/passwd"\n', "bad.toml:3: timezone: "),
+        ('[cron]\ncommand = ["true"]\nexclude = ["no-such"]\n', "bad.toml:3: exclude: there is no calendar 'no-such'"),
+        ('[cron]\ncommand = ["true"]\n[cron.env]\n"A=B" = "x"\n', "bad.toml:3: env: "),
+        ('[cron]\ncommand = ["true"]\n"env" = { "" = "x" }\n', "bad.toml:3: env: "),
+        ('[cron]\nname = "x"\ncommand = ["true"]\n', "bad.toml:2: name: "),
+        ('[cron]\ncommand = ["true"]\n[other]\nx = 1\n', "bad.toml:3: other: "),
+        ("retries = 1\n", "bad.toml:1: retries: "), ("# nothing\n", "no table [cron]"), ("\xff\n", "bad.toml"),
+    ],
+)
+def test_a_bad_file_is_named_by_line_and_key(folders, text, said):
+    """C10, C42: and the file beside it is taken."""
+    folders.write("good.toml")
+    path = folders.write("bad.toml")
+    path.write_bytes(text.encode("latin-1"))
+    found = folders.load()
+    assert [cron.definition.name for cron in found.crons] == ["good"]
+    assert found.kept == {"bad"}
+    (fault,) = found.faults
+    assert said in str(fault)
+
+
+def test_a_fault_in_a_dropin_is_named_there(folders):
+    folders.write("a.toml")
+    folders.write("a.toml.d/x.toml", '[cron]\n\ngrace = "soon"\n')
+    (fault,) = folders.load().faults
+    assert "a.toml.d/x.toml:3: grace: " in str(fault)
+
+
+def test_odd_files_do_not_stop_the_others(folders):
+    folders.write("good.toml")
+    etc = folders.places.config / "crons.d"
+    os.mkfifo(etc / "pipe.toml")
+    (etc / "folder.toml").mkdir()
+    (etc / "dangling.toml").symlink_to("/nonexistent")
+    (etc / "bad name.toml").write_text(DAILY)
+    (etc / ".hidden.toml").write_text("x")
+    (etc / "notes.txt").write_text("x")
+    found = folders.load()
+    assert [cron.definition.name for cron in found.crons] == ["good"]
+    assert len(found.faults) == 4
+
+
+def test_mark_tells_what_needs_reading(folders):
+    path = folders.write("a.toml")
+    mark = mark_of(folders.places, "UTC")
+    assert mark_of(folders.places, "UTC") == mark == folders.load().mark
+    assert mark_of(folders.places, "Europe/Berlin") != mark
+    path.write_text(DAILY + "retries = 1\n")
+    assert mark_of(folders.places, "UTC") != mark
+    mark = mark_of(folders.places, "UTC")
+    folders.write("a.toml.d/x.toml")
+    assert mark_of(folders.places, "UTC") != mark
+
+
+def test_verify_reads_as_the_daemon_would(folders):
+    assert verify_file(folders.write("a.toml"), "UTC").name == "a"
+    with pytest.raises(ConfigError, match="empty"):
+        verify_file(folders.write("b.toml", ""), "UTC")
+
+
+# converging ------------------------------------------------------------------------------------------------------
+
+
+def test_new_changed_and_removed(folders, world):
+    first, second = folders.write("a.toml"), folders.write("b.toml")
+    assert folders.read_into(world) == ({"armed": 2}, ())
+    assert world.cron("a").source == str(first)
+    assert world.cron("a").next_at == at("2026-12-02T02:00Z")
+    first.write_text(DAILY.replace("0 2", "30 3"))
+    second.unlink()
+    identity = world.cron("a").id
+    assert folders.read_into(world) == ({"changed": 1, "canceled": 1}, ())
+    assert world.cron("a").next_at == at("2026-12-02T03:30Z")
+    assert world.cron("a").id == identity
+    assert world.cron("b") is None
+
+
+def test_unchanged_files_cause_no_write_and_no_event(folders, world):
+    folders.write("a.toml")
+    folders.read_into(world)
+    before, said = world.dump(), len(world.said)
+    world.now += H
+    assert folders.read_into(world) == ({}, ())
+    assert world.dump() == before
+    assert len(world.said) == said
+
+
+def test_state_stays_over_a_change(folders, world):
+    path = folders.write("a.toml", DAILY + 'on_failure = "continue"\n')
+    folders.read_into(world)
+    world.now = at("2026-12-02T02:00Z")
+    world.wake()
+    world.end(world.live("a")[0], 1)
+    world.pause("a", "look at it")
+    path.write_text(DAILY + 'retries = 2\non_failure = "continue"\n')
+    assert folders.read_into(world)[0] == {"changed": 1}
+    cron = world.cron("a")
+    assert (cron.state, cron.paused_by, cron.note, cron.failures) == ("paused", "user", "look at it", 1)
+    assert [row.status for row in world.rows("a")] == ["failed"]
+    assert cron.definition.retries == 2
+
+
+def test_a_bad_file_leaves_its_last_good_definition_running(folders, world):
+    path = folders.write("a.toml")
+    folders.read_into(world)
+    for text in ("[cron]\ncommand = 5\n", "nonsense"):
+        path.write_text(text)
+        done, faults = folders.read_into(world)
+        assert done == {}
+        assert "a.toml" in str(faults[0])
+        assert world.cron("a").next_at == at("2026-12-02T02:00Z")
+    world.now = at("2026-12-02T02:00Z")
+    world.wake()
+    assert world.live("a")
+    path.unlink()
+    assert folders.read_into(world)[0] == {"canceled": 1}
+    assert world.session.cron(world.rows("a")[0].cron_id) is None
+    assert world.rows("a")[0].status == "running"
+
+
+def test_a_folder_that_cannot_be_read_removes_nothing(folders, world):
+    folders.write("a.toml")
+    folders.read_into(world)
+    crons = folders.places.config / "crons.d"
+    crons.rename(crons.with_name("elsewhere"))
+    crons.write_text("not a folder")
+    done, faults = folders.read_into(world)
+    assert done == {}
+    assert "crons.d" in str(faults[0])
+    assert world.cron("a") is not None
+    crons.unlink()
+    assert folders.read_into(world)[0] == {"canceled": 1}
+
+
+def test_a_name_that_was_armed_otherwise_is_left_alone(folders, world):
+    world.arm("a", schedule=("0 2 * * *",), command=("other",))
+    folders.write("a.toml")
+    assert folders.read_into(world)[0] == {"refused": 1}
+    assert "armed otherwise" in world.said[-1].message
+    assert world.cron("a").definition.command == ("other",)
+    world.cancel("a")
+    assert folders.read_into(world)[0] == {"armed": 1}
+
+
+def test_an_exported_cron_is_adopted_by_its_file(folders, world):
+    armed = world.arm("a", schedule=("0 2 * * *",))
+    path = folders.write("a.toml", DAILY + 'timezone = "UTC"\n')
+    assert folders.read_into(world) == ({}, ())
+    assert (world.cron("a").id, world.cron("a").source) == (armed.id, str(path))
+
+
+def test_what_a_file_defines_is_changed_there_only(folders, world):
+    folders.write("a.toml")
+    folders.read_into(world)
+    assert world.refused(world.change, "a", retries=1) is Code.INVALID_STATE
+    assert world.refused(world.cancel, "a") is Code.INVALID_STATE
+    world.pause("a")
+    world.resume("a")
+
+
+def test_the_host_zone_may_change_the_stored_one_stays(folders, world):
+    folders.write("a.toml")
+    folders.read_into(world, "Europe/Berlin")
+    assert world.cron("a").next_at == at("2026-12-02T01:00Z")
+    assert folders.read_into(world, "Asia/Tokyo") == ({}, ())
+    assert world.cron("a").definition.timezone == "Europe/Berlin"
+    folders.write("a.toml", DAILY + 'timezone = "Asia/Tokyo"\n')
+    assert folders.read_into(world, "Europe/Berlin")[0] == {"changed": 1}
+    assert world.cron("a").next_at == at("2026-12-01T17:00Z")
+
+
+def test_editing_a_file_never_fires_and_misses_nothing(folders, world):
+    """C18 through a file."""
+    path = folders.write("a.toml", DAILY.replace("0 2", "35 5"))
+    world.now = at("2026-12-01T00:00Z")
+    folders.read_into(world)
+    world.now = at("2026-12-01T05:35Z")
+    world.wake()
+    world.end_all(name="a")
+    world.now = at("2026-12-01T10:37Z")
+    path.write_text(DAILY.replace("0 2", "35 6"))
+    folders.read_into(world)
+    assert world.cron("a").next_at == at("2026-12-02T06:35Z")
+    path.write_text(DAILY.replace("0 2 * * *", "* * * * *"))
+    folders.read_into(world)
+    assert world.cron("a").next_at == at("2026-12-01T10:38Z")
+    assert [row.status for row in world.rows("a")] == ["success"]
+
+
+def test_what_was_due_before_the_reload_belongs_to_the_old_definition(folders, world):
+    path = folders.write("a.toml", DAILY.replace("0 2", "0 11"))
+    folders.read_into(world)
+    world.now += H + M
+    path.unlink()
+    folders.read_into(world)
+    assert [row.reason for row in world.rows("a")] == ["canceled"]
+
+
+def test_a_one_shot_that_ran_stays_finished(folders, world):
+    path = folders.write("a.toml", '[cron]\nschedule = ["at 2026-12-01T11:00Z"]\ncommand = ["true"]\n')
+    folders.read_into(world)
+    world.wake(H)
+    world.end_all(name="a")
+    assert world.cron("a").state == "finished"
+    assert folders.read_into(world) == ({}, ())
+    path.write_text(path.read_text() + "retries = 1\n")
+    assert folders.read_into(world)[0] == {"changed": 1}
+    assert (world.cron("a").state, len(world.rows("a"))) == ("finished", 1)
+    path.write_text('[cron]\nschedule = ["at 2026-12-01T10:30Z"]\ncommand = ["true"]\n')
+    folders.write("late.toml", path.read_text())
+    assert folders.read_into(world)[0]["refused"] >= 1
+
+
+FILES = 2_000  # bench/schedule.py has ten thousand
+
+
+def test_many_files_are_one_bounded_batch(folders, world):
+    for number in range(FILES):
+        folders.write(f"c{number}.toml", DAILY.replace("0 2", f"{number % 60} {number % 24}"))
+    begin = time.monotonic()
+    assert folders.read_into(world) == ({"armed": FILES}, ())
+    assert time.monotonic() - begin < 30
+    changes = []
+    found = folders.load()
+    files = tuple(events.CronFile(each.source, each.definition, each.zoned, "f" * 32) for each in found.crons)
+    event = events.CronFilesRead(world.now, None, 0, files, found.kept, found.whole, found.mark)
+    for effect in handle(event, world.session, world.limits):
+        if isinstance(effect, PutCron | Announce):
+            changes.append(effect)
+    assert changes == []
+
+
+def test_damage_in_the_ledger_is_mended_by_the_file(folders, world):
+    """C10: what an older version or a hand has put there is parked, and the file's definition brings it back."""
+    folders.write("a.toml")
+    folders.read_into(world)
+    text = '{"name":"a","schedule":[],"zzz":1}'
+    world.database.execute_sql("UPDATE crons SET definition = ?, next_at = NULL", (text,))
+    world.restart()
+    assert world.cron("a").state == "paused"
+    assert folders.read_into(world)[0] == {"changed": 1}
+    assert (world.cron("a").state, world.cron("a").next_at) == ("active", at("2026-12-02T02:00Z"))
