@@ -1,4 +1,4 @@
-"""`cancel`, `pause`, `resume`, `skip`, `poke`, `kill`, `trigger`, `run`, `rerun`: asks for something to be done."""
+"""`cancel`, `pause`, `skip`, `backfill`, `poke`, `run` and their kin: asks the daemon for something to be done."""
 
 import argparse
 import os
@@ -40,6 +40,10 @@ def build(parser: argparse.ArgumentParser, verb: str) -> None:
             parser.add_argument("--wait", action="store_true", help="wait for the end, exit with its status")
             parser.add_argument("--target", default="", metavar="TARGET", help="this target only")
             parser.add_argument("--overlap", default="", metavar="WORD", help="overlap policy for this one")
+        case "backfill":
+            parser.add_argument("start", metavar="FROM", help="the first instant, or a time before it")
+            parser.add_argument("end", metavar="TO", help="the last one, or a time after it")
+            parser.add_argument("--dry-run", action="store_true", help="only say how many it would be")
         case "trigger":
             parser.add_argument("--at", metavar="TIME", help="the scheduled instant at or before this")
             parser.add_argument("--key", metavar="KEY", help="idempotency key")
@@ -76,6 +80,22 @@ def skip(session: Session) -> int:
     name, text = session.options.name, session.options.instant
     instant = instant_of(text, str(cron(session, name).get("timezone") or "UTC")) if text else 0
     session.client.call("Skip", "st", name, instant)
+    return DONE
+
+
+def backfill(session: Session) -> int:
+    """Occurrences for the instants of the schedule in [FROM, TO] that nothing has served."""
+    options = session.options
+    zone = str(cron(session, options.name).get("timezone") or "UTC")
+    start, end = instant_of(options.start, zone), instant_of(options.end, zone)
+    given = packed({"dry_run": options.dry_run})
+    (count,) = session.client.call("Backfill", "stta{sv}", options.name, start, end, given)
+    if session.out.json:
+        session.out.dump({"occurrences": count, "dry_run": options.dry_run})
+    else:
+        plural = "" if count == 1 else "s"
+        verb = "Would make" if options.dry_run else "Made"
+        session.out.note(f"{verb} {count} occurrence{plural} of {options.name}.")
     return DONE
 
 
@@ -210,4 +230,4 @@ def _status(found: list[View]) -> int:
 
 
 VERBS = {"cancel": cancel, "pause": pause, "resume": resume, "skip": skip, "poke": poke, "kill": kill, "rerun": rerun,
-         "trigger": trigger, "run": run}
+         "trigger": trigger, "run": run, "backfill": backfill}

@@ -8,7 +8,7 @@ from crtrd.cli.fields import LIST_FIELDS, RUN_FIELDS, TIMES
 from crtrd.cli.render import as_json
 from crtrd.cli.session import DONE, FAILED, NOT_ACTIVE, Session, View
 from crtrd.cli.words import calendar_time, harmless, relative, span
-from crtrd.config.keys import BY_NAME, KEYS, Kind
+from crtrd.config.keys import BY_NAME, KEYS
 
 EMPTY_IS_NONE = frozenset({"last_status", "last_run", "next"})
 FAILURES = frozenset({"failed", "abandoned", "unobserved", "partial"})
@@ -39,8 +39,12 @@ def _snake(name: str) -> str:
 def definition(view: Mapping[str, object]) -> View:
     """The keys that the cron was armed with, in the order of the table."""
     given = view.get("definition")
-    table = {**view, **given} if isinstance(given, Mapping) else dict(view)
-    return {key.name: table[key.name] for key in KEYS if table.get(key.name) not in (None, "", [], {})}
+    told = given if isinstance(given, Mapping) else {}
+    table = {**view, **told}
+    return {
+        key.name: table[key.name] for key in KEYS
+        if key.name in told or table.get(key.name) not in (None, "", [], {})
+    }
 
 
 def listing(session: Session) -> int:
@@ -195,7 +199,9 @@ def _shown(key: str, value: object) -> str:
         if key in TIMES:
             return calendar_time(value) if value else ""
         if key in BY_NAME:
-            value = _written(BY_NAME[key].kind, value)
+            from crtrd.config.cronfile import written  # noqa: PLC0415
+
+            value = written(BY_NAME[key].kind, value)
     return _flat(value)
 
 
@@ -219,48 +225,12 @@ def cat(session: Session) -> int:
     if session.out.json:
         session.out.dump([{"name": view.get("name"), **definition(view)} for view in views])
         return DONE
+    from crtrd.config.cronfile import write_file  # noqa: PLC0415  # tomllib and the schedule room, for this verb alone
+
     for index, view in enumerate(views):
-        if index:
-            session.out.line()
-        session.out.line(f"# {harmless(str(view.get('name')))}.toml\n[cron]")
-        for key, value in definition(view).items():
-            session.out.line(f"{key} = {_toml(_written(BY_NAME[key].kind, value))}")
+        text = write_file(str(view.get("name")), definition(view))
+        session.out.line(("\n" if index else "") + text.rstrip("\n"))
     return DONE
-
-
-def _written(kind: Kind, value: object) -> object:
-    """What travels as a number and is written as a text."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        if kind is Kind.SPAN:
-            return span(value, parts=9)
-        if kind is Kind.INSTANT:
-            from crtrd.cli.words import rfc3339  # noqa: PLC0415
-
-            return rfc3339(value)
-        if kind is Kind.OCTAL:
-            return f"{value:04o}"
-    return value
-
-
-def _toml(value: object) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return str(value)
-        case list():
-            return "[" + ", ".join(map(_toml, value)) + "]"
-        case Mapping():
-            return "{ " + ", ".join(f"{_toml(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
-        case _:
-            return _toml_text(str(value))
-
-
-def _toml_text(text: str) -> str:
-    """A basic string: JSON's escapes are TOML's, but for what only JSON may leave bare."""
-    from json import dumps  # noqa: PLC0415
-
-    return dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _judge(session: Session, good: Callable[[View], bool], word: Callable[[View], str], otherwise: int) -> int:

@@ -33,6 +33,9 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("arm", "arming", "NAME [OPTION…] -- COMMAND…", "store a cron; or: arm --file FILE"),
         Verb("change", "arming", "NAME OPTION… [-- COMMAND…]", "edit a cron"),
         Verb("cancel", "acting", "NAME…", "remove crons"),
+        Verb("import", "importing", "CRONTAB", "the lines of a crontab(5) as crons"),
+        Verb("export", "importing", "[NAME…]", "definitions as files of crons.d"),
+        Verb("verify", "importing", "FILE…", "check cron files, needs no daemon"),
     )),
     ("Acting on them", (
         Verb("pause", "acting", "NAME…", "start nothing more of these"),
@@ -42,6 +45,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("run", "acting", "NAME", "now, out of band"),
         Verb("trigger", "acting", "NAME", "ask for an occurrence, durably"),
         Verb("rerun", "acting", "OCCURRENCE", "what an occurrence has left undone"),
+        Verb("backfill", "acting", "NAME FROM TO", "make up for instants that have passed"),
         Verb("kill", "acting", "RUN…", "send a signal to live runs"),
     )),
     ("What happened, what will", (
@@ -61,6 +65,8 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
 )
 VERBS = {verb.name: verb for _, verbs in GROUPS for verb in verbs}
 
+OWN_USER = frozenset({"arm", "change", "import"})
+"""Verbs whose --user takes a name too; without one it means the instance, as everywhere."""
 JSON_MODES = ("off", "short", "pretty")
 STATUSES = {
     "NoSuchCron": NOT_FOUND, "NoSuchRun": NOT_FOUND, "NoSuchOccurrence": NOT_FOUND, "AccessDenied": NOT_AUTHORISED,
@@ -187,7 +193,7 @@ def _parser(verb: Verb) -> Parser:
     common = parser.add_argument_group("options of every verb")
     common.add_argument("-h", "--help", action="help", help="show this and exit")
     common.add_argument("--user-instance", dest="user", action="store_true", default=False, help=argparse.SUPPRESS)
-    if verb.module != "arming":
+    if verb.name not in OWN_USER:
         common.add_argument("--user", dest="user", action="store_true", help="the calling user's own instance")
     common.add_argument("--system", dest="user", action="store_false", help="the system's instance (default)")
     common.add_argument("--json", choices=JSON_MODES, default="off", help="print JSON")

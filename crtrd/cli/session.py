@@ -3,10 +3,12 @@ terminal and the time. Also how it fails: `Failure` with the exit status of CONT
 
 import argparse
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
 from crtrd.cli.render import Terminal
+from crtrd.cli.words import harmless
 
 if TYPE_CHECKING:
     from crtrd.cli.client import Client
@@ -43,6 +45,10 @@ class Session:
     def close(self) -> None:
         if self._client is not None:
             self._client.__exit__()
+
+    def complain(self, text: str) -> None:
+        """A fault that does not end the command, on standard error."""
+        print(harmless(text), file=sys.stderr)
 
     def everything(self, member: str, criteria: dict[str, object], most: int | None = None) -> list[View]:
         """All views of a list, page by page, at most `most`."""

@@ -62,7 +62,7 @@ def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
         yield from outbox.deliver_due(event.at, facts)
 
 
-def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # noqa: PLR0912 - one arm per event
+def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # noqa: PLR0912, PLR0915 - one arm per event
     if isinstance(event, ChangeRequested | CancelRequested | PauseRequested | SkipRequested):
         yield from _owe_first(event.cron, event.at, facts, limits)
     match event:
@@ -114,10 +114,15 @@ def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # 
             yield from outbox.discard(event, facts)
         case BackfillRequested():
             yield from backfill.backfill(event, facts)
-        case CronFilesRead():
-            yield from files.cron_files_read(event, facts, limits)
-        case HostChanged():
-            yield from host.host_changed(event, facts, limits)
+        case CronFilesRead() | HostChanged():
+            yield from _files_changed(event, facts, limits)
+
+
+def _files_changed(event: CronFilesRead | HostChanged, facts: Facts, limits: Limits) -> Iterator[Effect]:
+    if isinstance(event, CronFilesRead):
+        yield from files.cron_files_read(event, facts, limits)
+    else:
+        yield from host.host_changed(event, facts, limits)
 
 
 def _owe_all(now: int, facts: Facts, limits: Limits, why_missed: Reason) -> Iterator[Effect]:

@@ -76,7 +76,7 @@ def upsert(model: type[Model], conflict: str, *without: str, keep: tuple[str, ..
 def dump_definition(definition: Definition) -> str:
     """JSON of every key that differs from its default: old rows gain new keys' defaults by themselves."""
     values = {name: getattr(definition, name) for name in DEFAULTS}  # asdict copies deeply and takes 30 times as long
-    kept = {name: value for name, value in values.items() if value != DEFAULTS[name]} | {"name": definition.name}
+    kept = {"name": definition.name, **{name: value for name, value in values.items() if value != DEFAULTS[name]}}
     for name in PAIRS & kept.keys():
         kept[name] = dict(kept[name])
     return json.dumps(kept, ensure_ascii=True, separators=(",", ":"))
