@@ -82,8 +82,13 @@ class Cgroups:
             self._kill_each(path)
 
     def remove(self, path: str) -> bool:
-        """Remove it with its sub-groups; False while something lives in it."""
+        """Remove it with its sub-groups; False while something lives in it.
+
+        A scope is the service manager's to remove: taken away under its hands, it would count as active for ever.
+        """
         folder = self._folder(path)
+        if not path.startswith(self.unit + "/"):
+            return self.empty(path)
         for below in _folders(folder):
             self.remove(f"{path}/{below}")
         try:

@@ -11,7 +11,8 @@ from tests.instance import PROJECT, Instance
 from tests.policies.calling import cancel_as
 
 SETTINGS = 'clock = "internal"\nmax_runs_at_once = 8\n[pools]\none = 1\n'
-COUNT = "echo start $$ >> {log}; trap 'echo end $$ >> {log}; exit 0' TERM; sleep {seconds} & wait $!; echo end $$ >> {log}"
+COUNT = ("echo start $$ >> {log}; trap 'echo end $$ >> {log}; exit 0' TERM; "
+         "sleep {seconds} & wait $!; echo end $$ >> {log}")
 
 
 @pytest.fixture(scope="module")
