@@ -22,10 +22,11 @@ DOORS = {
     "sdnotify": ("crtrd/systemd/notify.py",),
     "psutil": ("crtrd/supervision/",),
     "h11": ("crtrd/trigger/",),
+    "urllib3": ("crtrd/delivery/webhook.py",),
     "icalendar": ("crtrd/config/calendars.py",),
     "recurring_ical_events": ("crtrd/config/calendars.py",),
 }
-PASSED_ON = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools", "lib"}
+PASSED_ON = {"utils", "util", "helpers", "common", "base", "misc", "tools", "lib"}
 
 
 def name_of(path):
@@ -95,7 +96,7 @@ SILENT = """
     import threading
     names = sys.argv[1:]
     importlib.import_module("crtrd")
-    for name in ("lxml", "uuid", "sqlite3", "ssl"):  # theirs is not ours to judge
+    for name in ("lxml", "urllib3", "uuid", "sqlite3", "ssl"):  # theirs is not ours to judge
         try:
             importlib.import_module(name)
         except ImportError:

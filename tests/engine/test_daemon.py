@@ -151,4 +151,4 @@ def test_nothing_due_nothing_wakes(crtrd):
     time.sleep(1)
     before = switches(crtrd.daemon.pid)
     time.sleep(5)
-    assert switches(crtrd.daemon.pid) - before <= 10  # the first step of retention may fall into it; polling would not fit
+    assert switches(crtrd.daemon.pid) - before <= 10  # retention's first step may fall into it; polling would not fit
