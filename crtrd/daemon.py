@@ -36,7 +36,7 @@ from crtrd.engine.lifecycle import Lifecycle, Surfaces
 from crtrd.engine.output import OutputLog
 from crtrd.engine.recovery import Recovery
 from crtrd.engine.scopes import Scopes
-from crtrd.errors import ConfigError, LedgerError, ManagerError, RequestError
+from crtrd.errors import ConfigError, LeaseLost, LedgerError, ManagerError, RequestError
 from crtrd.ledger.retention import Keep
 from crtrd.ledger.store import Store
 from crtrd.loop.clock import Clock
@@ -128,6 +128,7 @@ class Daemon:
             return self.clock.boot() + self.settings.lease_ttl
         self.store = Store(self.places.ledger, owner=self.instance, boot_id=self.boot_id,
                            post=self.reactor.wake_from_thread, lease_end=lease_end)
+        self.store.lost = self._superseded
         self.store.open()
 
     def _build_engine(self, cgroups: Cgroups | None) -> None:
@@ -314,6 +315,13 @@ class Daemon:
             self.executor.perform([event])
         else:
             self.journal.event(event)
+
+    def _superseded(self, lost: LeaseLost) -> None:
+        """We were paused and another life took over: end at once, and leave everything of it alone."""
+        self._say("daemon.lease.lost", f"{lost}; ending", 2)
+        self.supervisor.handed = self.supervisor.returned = None
+        self.lifecycle.failed = True
+        self.reactor.stop()
 
     def _close(self) -> None:
         self.bus.close()

@@ -74,3 +74,7 @@ class ManagerError(CrtrdError):
 
 class LedgerError(CrtrdError):
     """We cannot remember: start nothing more, keep what ended, write it when the store is back."""
+
+
+class LeaseLost(LedgerError):
+    """Another life has claimed the ledger: this one is over, and touches nothing any more."""

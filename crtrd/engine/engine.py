@@ -183,8 +183,6 @@ def decide(batch: tuple[Event, ...], session: Session, limits: Limits, now: int)
                 acts += _apply(event, session, limits)
         except RequestError as error:
             acts.append(Refuse(ticket, error.code, str(error)))
-    if any(isinstance(event, DaemonStarted) for event in batch):
-        session.take_over_leases()
     owed = session.owed(now, own_clock=limits.own_clock)
     reach("commit.before")
     return Decided(acts, owed)

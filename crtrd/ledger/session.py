@@ -26,6 +26,7 @@ from crtrd.core.effects import (
 from crtrd.core.idle import Owed
 from crtrd.core.occurrence import Cell, Occurrence, Run, rerun_label
 from crtrd.core.timetable import UNUSABLE
+from crtrd.errors import LeaseLost
 from crtrd.ledger import rows
 from crtrd.ledger.deliveries import Deliveries
 from crtrd.ledger.retention import Keep, prune
@@ -223,13 +224,35 @@ class Session(Deliveries):
 
     def _take_lease(self, occurrence_id: str) -> None:
         self._database.execute_sql("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'fence'")
-        fence = self._count("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'fence'")
+        fence = self.fence()
         self._database.execute_sql(
             "INSERT INTO leases (occurrence_id, owner, boot_id, until, fence) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (occurrence_id) DO UPDATE SET owner = excluded.owner, boot_id = excluded.boot_id, "
             "until = excluded.until, fence = excluded.fence",
             (occurrence_id, self._owner, self._boot_id, self._lease_until, fence))
         self._database.execute_sql("UPDATE occurrences SET fence = ? WHERE id = ?", (fence, occurrence_id))
+
+    # the claim ---------------------------------------------------------------------------------------------------
+
+    def fence(self) -> int:
+        return self._count("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'fence'")
+
+    def claim(self) -> None:
+        """The first transaction of a life: from now on whoever held the ledger before finds his fence passed."""
+        self._database.execute_sql("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'fence'")
+        self.remember("owner", self._owner)
+        self.take_over_leases()
+
+    def check(self, fence: int) -> None:
+        """Every later one: raises LeaseLost when somebody else has claimed the ledger or one of its leases."""
+        owner, now = self.recall("owner"), self.fence()
+        if owner != self._owner:
+            raise LeaseLost(f"cannot use the ledger: {owner} has claimed it")
+        if now < fence:
+            raise LeaseLost(f"cannot use the ledger: its fence is {now}, and was {fence} when this crtrd last wrote")
+        foreign = self._one("SELECT occurrence_id, owner FROM leases WHERE owner <> ? LIMIT 1", self._owner)
+        if foreign is not None:
+            raise LeaseLost(f"cannot use the ledger: {foreign[1]} has the lease of occurrence {foreign[0]}")
 
     def take_over_leases(self) -> int:
         """At start: the store's lock proves that no other life holds any. Returns how many were taken."""

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from peewee import DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError, SqliteDatabase
 
-from crtrd.errors import LedgerError
+from crtrd.errors import LeaseLost, LedgerError
 from crtrd.ledger.models import MODELS
 from crtrd.ledger.queries import Queries
 from crtrd.ledger.schema import migrate, refuse_newer
@@ -41,6 +41,10 @@ class Store:
         self._database.bind(MODELS)
         self._thread: threading.Thread | None = None
         self._lock = -1
+        self._fence: int | None = None
+        """What the fence was when our last transaction committed; None before the first one."""
+        self.lost: Callable[[LeaseLost], None] = lambda _: None
+        """Called in the loop when another life has claimed the ledger; nothing that is submitted comes back then."""
         self.queries = Queries(self._database)
 
     def open(self) -> list[int]:
@@ -72,13 +76,16 @@ class Store:
         """Run `work` in one transaction in the ledger's thread; `done` comes back through `post`.
 
         What `work` wrote is durable when `done` gets its value. On LedgerError nothing of it was written. Any other
-        exception of `work` is a bug: it is raised again where `done` would have been called.
+        exception of `work` is a bug: it is raised again where `done` would have been called. The transaction first
+        looks at the fence: whoever was paused while another life took over writes nothing.
         """
         def perform() -> None:
             try:
-                with _speaking(self.path), self._database.atomic("IMMEDIATE"):
-                    value: T | LedgerError = work(
-                        Session(self._database, self.owner, self.boot_id, self._lease_end()))
+                value: T | LedgerError = self._transact(work)
+            except LeaseLost as lost:
+                why = lost
+                self._post(lambda: self.lost(why))
+                return
             except LedgerError as error:
                 value = error
             except BaseException as bug:  # noqa: BLE001 - carried to the loop, where it ends the daemon
@@ -87,6 +94,18 @@ class Store:
             self._post(lambda: done(value))
 
         self._work.put(perform)
+
+    def _transact(self, work: Callable[[Session], T]) -> T:
+        with _speaking(self.path), self._database.atomic("IMMEDIATE"):
+            session = Session(self._database, self.owner, self.boot_id, self._lease_end())
+            if self._fence is None:
+                session.claim()
+            else:
+                session.check(self._fence)
+            value = work(session)
+            fence = session.fence()
+        self._fence = fence  # only now: a commit that fails takes it back
+        return value
 
     def close(self) -> None:
         """Finish what was submitted, then close the file and give up the lock."""
