@@ -30,8 +30,9 @@ def main():
             slowest = max(slowest, time.monotonic() - before)
             asked, settled = asked + 1, len(views)
             time.sleep(0.1)
-    print(json.dumps({"due": due, "armed_after": armed - begun, "early": instant - armed, "slowest": slowest,
-                      "asked": asked, "settled": settled, "took": time.time() - instant}))
+    sys.stdout.write(json.dumps({
+        "due": due, "armed_after": armed - begun, "early": instant - armed, "slowest": slowest, "asked": asked,
+        "settled": settled, "took": time.time() - instant}))
 
 
 if __name__ == "__main__":
