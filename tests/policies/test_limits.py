@@ -41,7 +41,7 @@ def test_what_a_scope_is_given(name, value, given):
         ("CPUQuota", "0%"), ("CPUQuota", "infinity"), ("CPUWeight", "0"), ("CPUWeight", "10001"), ("IOWeight", "idle"),
         ("TasksMax", "1G"), ("TasksMax", "-5"), ("Nice", "20"), ("Nice", "-21"), ("Nice", "high"),
         ("OOMScoreAdjust", "1001"), ("LimitNOFILE", "9:3"), ("LimitNOFILE", "1K"), ("LimitNOFILE", "infinity:5"),
-        ("memorymax", "1G"), ("LimitCORE", "0"), ("", "1"), ("MemoryMax", "١G"),
+        ("memorymax", "1G"), ("LimitCORE", "0"), ("", "1"), ("MemoryMax", "\u0661G"),
     ],
 )
 def test_what_is_refused_begins_with_the_name(name, value):
