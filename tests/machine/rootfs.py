@@ -16,7 +16,7 @@ SUITES = ("bookworm", "trixie")
 PACKAGES = (
     "systemd systemd-sysv dbus dbus-user-session libpam-systemd polkitd init-system-helpers passwd procps tzdata"
     " python3 python3-pystemd python3-jeepney python3-peewee python3-psutil python3-sdnotify python3-h11"
-    " python3-recurring-ical-events curl socat sqlite3 strace util-linux"
+    " python3-recurring-ical-events python3-urllib3 curl socat sqlite3 strace util-linux"
 ).split()
 
 # Timers of the distribution that would start work of their own in the middle of a test.
