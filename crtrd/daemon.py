@@ -17,12 +17,12 @@ from crtrd import __version__, names
 from crtrd.config.loader import host_zone, load_settings
 from crtrd.config.settings import ClockMode, Settings
 from crtrd.control.arming import new_definition
+from crtrd.control.telling import account_with_mail
 from crtrd.control.verbs import Control, Hooks
 from crtrd.core.delivery import Delivery
 from crtrd.core.effects import Announce
-from crtrd.core.events import DispatchRequested
+from crtrd.core.events import EscalationEnded, EscalationTold, TriggerRequested
 from crtrd.core.facts import Limits
-from crtrd.core.occurrence import Origin
 from crtrd.dbus.service import BusService
 from crtrd.delivery.attempt import TAKEN, Said, failed
 from crtrd.delivery.worker import Couriers, Lent
@@ -154,7 +154,7 @@ class Daemon:
                       self.settings.pools)
 
     def _build_surfaces(self) -> None:
-        hooks = Hooks(reload=self.reload)
+        hooks = Hooks(reload=self.reload, inbox=lambda: self.places.inbox)
         self.control = Control(self.engine, self.instance, hooks)
         bus = self.places.private_bus
         address = f"unix:path={bus}" if self.places.home and bus.exists() else None
@@ -173,6 +173,19 @@ class Daemon:
         lent = Lent(manager, self._dispatch, self.executor.report, lambda: self.settings.mail_from)
         self.couriers = Couriers(self.reactor, self.places, self.journal, self.environ, lent)
         self.executor.deliver = self.couriers.deliver
+        self.executor.escalate = lambda name: self._escalate(name, manager)
+
+    def _escalate(self, name: str, manager: Manager | None) -> None:
+        """Start the escalation's unit; without a service manager do what it does by default."""
+        mail_to = self._mail_to(name)
+
+        def started(error: ManagerError | None) -> None:
+            self.engine.post(EscalationEnded(self.clock.wall(), name, str(error) if error else "", mail_to))
+
+        if manager is None:
+            self.engine.post(EscalationTold(self.clock.wall(), None, os.geteuid(), name, mail_to))
+        else:
+            manager.run_unit(f"{names.ESCALATE_UNIT}{name}.service", started)
 
     def _dispatch(self, name: str, delivery: Delivery, done: Callable[[Said], None]) -> None:
         """A cron as a sink: its occurrence has the delivery's id for a key, so that it is asked for once."""
@@ -180,8 +193,16 @@ class Daemon:
             done(failed(str(value)) if isinstance(value, RequestError) else TAKEN)
 
         now = self.clock.wall()
-        self.engine.post(DispatchRequested(
-            now, self.executor.ticket(answered), delivery.owner, name, Origin.TRIGGER, delivery.id, now))
+        self.engine.post(TriggerRequested(
+            now, self.executor.ticket(answered), delivery.owner, name, uuid.uuid4().hex, key=delivery.id,
+            source=f"cron {delivery.cron_name}"))
+
+    def _mail_to(self, escalation: str) -> str:
+        try:
+            found = self.store.queries.escalation(escalation)
+        except LedgerError:
+            return ""
+        return account_with_mail(found.owner) if found else ""
 
     def _quiet(self) -> bool:
         return not (self.bus.pending() or self.trigger.open_requests() or self.executor.unanswered)

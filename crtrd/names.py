@@ -17,6 +17,7 @@ ERROR_PREFIX = "org.crtrd.Crtrd1.Error."
 SOCKET_UNIT = "crtrd.socket"
 SERVICE_UNIT = "crtrd.service"
 WAKE_UNIT = "crtrd-wake.timer"
+ESCALATE_UNIT = "crtrd-escalate@"
 SYSLOG_IDENTIFIER = "crtrd"
 
 

@@ -12,6 +12,9 @@ RUN_FIELDS = (
     "stderr_truncated", "survivors", "delivered",
 )
 
+OUTBOX_FIELDS = ("id", "cron_name", "run_id", "sink", "state", "attempts", "next_attempt_at", "last_error")
+ESCALATION_FIELDS = ("id", "cron_id", "cron_name", "occurrence_id", "at", "summary", "brief", "state")
+
 TIMES = frozenset({
     "next", "instant", "created_at", "settled_at", "changed_at", "scheduled_at", "started_at", "finished_at",
     "due_at", "starts_at", "expires_at", "at", "next_attempt_at", "last_at", "next_wake", "started",

@@ -55,6 +55,9 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("why", "history", "NAME INSTANT", "why it ran or not, will or will not"),
         Verb("next", "preview", "NAME", "the instants to come"),
         Verb("calendar", "preview", "SCHEDULE…", "instants of a schedule, needs no daemon"),
+        Verb("inbox", "telling", "[OWNER]", "what crons have told you"),
+        Verb("outbox", "telling", "[retry|discard ID]", "what is still to be told, or could not be"),
+        Verb("escalations", "telling", "", "what needs a person"),
         Verb("monitor", "live", "[NAME…]", "events as they happen"),
     )),
     ("The daemon", (

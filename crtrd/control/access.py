@@ -36,6 +36,8 @@ NEEDS: dict[str, Need] = {
     "backfill": Need.RUN, "rerun": Need.RUN, "next": Need.READ, "calendar": Need.READ, "explain": Need.READ,
     "get_cron": Need.READ, "get_run": Need.READ, "get_occurrence": Need.READ, "list_crons": Need.READ,
     "list_occurrences": Need.READ, "list_runs": Need.READ, "status": Need.READ, "properties": Need.READ,
+    "list_outbox": Need.READ, "retry_delivery": Need.MANAGE, "discard_delivery": Need.MANAGE,
+    "list_escalations": Need.READ, "deliver_escalation": Need.MANAGE, "read_inbox": Need.READ, "ack_inbox": Need.MANAGE,
     "drain": Need.MANAGE, "reload": Need.MANAGE,
 }
 

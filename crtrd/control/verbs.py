@@ -9,11 +9,12 @@ import signal
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from crtrd import __version__
 from crtrd.config.loader import host_zone
-from crtrd.control import arguments, views
+from crtrd.control import arguments, telling, views
 from crtrd.control.access import Caller, check
 from crtrd.control.arming import changed_fields, new_definition
 from crtrd.control.explain import explanation
@@ -42,6 +43,8 @@ class Hooks:
     reload: Callable[[Reply], None] = lambda done: done(None)
     """Read every file again; the reply comes when what was read is durable."""
     stage: Callable[[], Stage] = lambda: Stage.RUNNING
+    inbox: Callable[[], Path] = Path
+    """The folder of the inboxes."""
 
 
 class Control:
@@ -50,7 +53,7 @@ class Control:
     def __init__(self, engine: Engine, instance: str, hooks: Hooks) -> None:
         self.engine, self.instance, self.hooks = engine, instance, hooks
         self.started_at = engine.reactor.clock.wall()
-        self._queries = engine.store.queries
+        self.queries = engine.store.queries
 
     def call(self, verb: str, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         """Use a verb. `given` comes straight from outside."""
@@ -81,13 +84,14 @@ class Control:
     def properties(self) -> dict[str, object]:
         """The Manager's properties (CONTRACT §6). Counts are 0 while the ledger cannot be read."""
         try:
-            counts, upcoming = self._queries.counts(), self._queries.next_wake()
+            counts, upcoming = self.queries.counts(), self.queries.next_wake()
         except LedgerError:
             counts, upcoming = {}, None
         crons = sum(counts.get(state, 0) for state in ("active", "paused", "finished"))
         return {
             "Version": __version__, "InstanceId": self.instance, "State": self.state, "CronCount": crons,
-            "ActiveCount": counts.get("live", 0), "HeldCount": counts.get("held", 0), "OutboxPending": 0,
+            "ActiveCount": counts.get("live", 0), "HeldCount": counts.get("held", 0),
+            "OutboxPending": counts.get("outbox", 0),
             "NextWakeUSec": upcoming or 0, "StartedUSec": self.started_at,
         }
 
@@ -104,7 +108,7 @@ class Control:
 
     # changing ----------------------------------------------------------------------------------------------------
 
-    def _post(self, make: Callable[[int, int], events.Event], reply: Reply) -> None:
+    def post(self, make: Callable[[int, int], events.Event], reply: Reply) -> None:
         """Post a request event made from (now, ticket)."""
         if self.hooks.stage() is Stage.STOPPING:
             raise RequestError(Code.SHUTTING_DOWN, "cannot take requests: crtrd is stopping")
@@ -115,15 +119,15 @@ class Control:
         uid, cron_id = _uid(caller), uuid.uuid4().hex
         where = f"cron {_shown(table.get('name'))}"
         definition, account = new_definition(table, self.engine.executor, uid, where=where, timezone=host_zone())
-        self._post(
+        self.post(
             lambda now, ticket: events.ArmRequested(now, ticket, uid, cron_id, definition, account),
             _mapped(reply, lambda cron: {"id": cron.id, "next": cron.next_at}, Cron))
 
     def _change(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
-        cron = self._cron(given[0])
+        cron = self.cron(given[0])
         table = arguments.table(given[1], "changes")
         changes, account = changed_fields(table, cron, self.engine.executor, where=f"cron {cron.name}")
-        self._post(
+        self.post(
             lambda now, ticket: events.ChangeRequested(now, ticket, _uid(caller), cron.id, changes, account),
             _mapped(reply, lambda cron: {"id": cron.id, "next": cron.next_at}, Cron))
 
@@ -131,36 +135,36 @@ class Control:
         name = arguments.text(given[0], "cron")
         chosen = arguments.options(given[1], "cancel", {"kill": bool, "run": str})
         kill, own = chosen.get("kill", False), self._own_run(chosen.get("run", ""), caller)
-        self._post(
+        self.post(
             lambda now, ticket: events.CancelRequested(now, ticket, _uid(caller), name, kill, own), _empty(reply))
 
     def _own_run(self, run_id: str, caller: Caller) -> str:
         """`run_id` where the caller is a process of that run, else ''."""
-        run = self._queries.run(run_id) if run_id else None
+        run = self.queries.run(run_id) if run_id else None
         return run.id if run is not None and belongs(caller.pid, run) else ""
 
     def _pause(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         name, note = arguments.text(given[0], "cron"), arguments.text(given[1], "note")
-        self._post(lambda now, ticket: events.PauseRequested(now, ticket, _uid(caller), name, note), _empty(reply))
+        self.post(lambda now, ticket: events.PauseRequested(now, ticket, _uid(caller), name, note), _empty(reply))
 
     def _resume(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         name = arguments.text(given[0], "cron")
-        self._post(lambda now, ticket: events.ResumeRequested(now, ticket, _uid(caller), name), _empty(reply))
+        self.post(lambda now, ticket: events.ResumeRequested(now, ticket, _uid(caller), name), _empty(reply))
 
     def _skip(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         name, instant = arguments.text(given[0], "cron"), arguments.instant(given[1], "instant")
-        self._post(lambda now, ticket: events.SkipRequested(now, ticket, _uid(caller), name, instant), reply)
+        self.post(lambda now, ticket: events.SkipRequested(now, ticket, _uid(caller), name, instant), reply)
 
     def _poke(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         name = arguments.text(given[0], "cron")
-        self._post(lambda now, ticket: events.PokeRequested(now, ticket, _uid(caller), name), reply)
+        self.post(lambda now, ticket: events.PokeRequested(now, ticket, _uid(caller), name), reply)
 
     def _run(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         name = arguments.text(given[0], "cron")
         chosen = arguments.options(given[1], "run", {"target": str, "overlap": str})
         _check_overlap(chosen.get("overlap", ""))
         key = uuid.uuid4().hex
-        self._post(
+        self.post(
             lambda now, ticket: events.DispatchRequested(
                 now, ticket, _uid(caller), name, Origin.MANUAL, key, now, target=chosen.get("target", ""),
                 overlap=chosen.get("overlap", "")),
@@ -169,7 +173,7 @@ class Control:
     def _rerun(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         wanted = self._occurrence(given[0]).id
         key = uuid.uuid4().hex
-        self._post(
+        self.post(
             lambda now, ticket: events.RerunRequested(now, ticket, _uid(caller), wanted, key),
             _mapped(reply, _dispatched, tuple))
 
@@ -177,46 +181,46 @@ class Control:
         name = arguments.text(given[0], "cron")
         start, end = arguments.instant(given[1], "from"), arguments.instant(given[2], "to")
         dry_run = arguments.options(given[3], "backfill", {"dry_run": bool}).get("dry_run", False)
-        self._post(
+        self.post(
             lambda now, ticket: events.BackfillRequested(now, ticket, _uid(caller), name, start, end, dry_run),
             _mapped(reply, len, tuple))
 
     def _kill(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         run_id = arguments.text(given[0], "run")
         signum = arguments.number(given[1], "signal", 1, signal.SIGRTMAX)
-        found = self._queries.run(run_id)
+        found = self.queries.run(run_id)
         full = found.id if found else run_id
-        self._post(lambda now, ticket: events.KillRequested(now, ticket, _uid(caller), full, signum), _empty(reply))
+        self.post(lambda now, ticket: events.KillRequested(now, ticket, _uid(caller), full, signum), _empty(reply))
 
     # reading -----------------------------------------------------------------------------------------------------
 
-    def _cron(self, name_or_id: object) -> Cron:
+    def cron(self, name_or_id: object) -> Cron:
         wanted = arguments.text(name_or_id, "cron")
-        cron = self._queries.cron(wanted)
+        cron = self.queries.cron(wanted)
         if cron is None:
             raise RequestError(Code.NO_SUCH_CRON, f"cannot find cron {_shown(wanted)}: no cron has that name or id")
         return cron
 
     def _summary(self, cron: Cron) -> views.View:
-        last, last_run = self._queries.last_settled(cron.id)
-        running = self._queries.live_count(cron.id)
+        last, last_run = self.queries.last_settled(cron.id)
+        running = self.queries.live_count(cron.id)
         return views.cron_view(
-            cron, held=self._queries.held_count(cron.id), last=last, last_run=last_run, running=running)
+            cron, held=self.queries.held_count(cron.id), last=last, last_run=last_run, running=running)
 
     def _get_cron(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
-        cron = self._cron(given[0])
+        cron = self.cron(given[0])
         reply(views.cron_details(cron, self._summary(cron)))
 
     def _get_run(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         wanted = arguments.text(given[0], "run")
-        run = self._queries.run(wanted)
+        run = self.queries.run(wanted)
         if run is None:
             raise RequestError(Code.NO_SUCH_RUN, f"cannot find run {_shown(wanted)}: no run has that id")
         reply(views.run_view(run))
 
     def _occurrence(self, given: object) -> Occurrence:
         wanted = arguments.text(given, "occurrence")
-        found = self._queries.occurrence(wanted)
+        found = self.queries.occurrence(wanted)
         if found is None:
             message = f"cannot find occurrence {_shown(wanted)}: no occurrence has that id"
             raise RequestError(Code.NO_SUCH_OCCURRENCE, message)
@@ -224,14 +228,14 @@ class Control:
 
     def _get_occurrence(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         found = self._occurrence(given[0])
-        reply(views.occurrence_view(found, self._queries.cells(found.id)))
+        reply(views.occurrence_view(found, self.queries.cells(found.id)))
 
     def _list_crons(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         wanted, (limit, after) = arguments.cron_filter(given[0]), arguments.page(given[1], given[2])
-        crons, onward = self._queries.crons(wanted, limit, after)
+        crons, onward = self.queries.crons(wanted, limit, after)
         reply(([self._summary(cron) for cron in crons], str(onward) if onward else ""))
 
-    def _history(self, given: tuple[object, ...], verb: str, words: Mapping[str, type]) -> tuple[Filter, int, int]:
+    def history(self, given: tuple[object, ...], verb: str, words: Mapping[str, type]) -> tuple[Filter, int, int]:
         chosen = arguments.table(given[0], "filter")
         cron_id = self._history_cron(chosen["cron"]) if chosen.get("cron") else ""
         limit, after = arguments.page(given[1], given[2])
@@ -240,25 +244,25 @@ class Control:
     def _history_cron(self, wanted: object) -> str:
         """History outlives its cron: an id that only the ledger's rows know is good enough."""
         name = arguments.text(wanted, "cron")
-        cron = self._queries.cron(name)
-        cron_id = cron.id if cron else self._queries.former_cron(name)
+        cron = self.queries.cron(name)
+        cron_id = cron.id if cron else self.queries.former_cron(name)
         if cron_id is None:
             raise RequestError(Code.NO_SUCH_CRON, f"cannot find cron {_shown(name)}: no cron has that name or id")
         return cron_id
 
     def _list_occurrences(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
-        wanted, limit, after = self._history(given, "list occurrences", {"status": str})
-        found, onward = self._queries.occurrences(wanted, limit, after)
-        rows = [views.occurrence_view(each, self._queries.cells(each.id)) for each in found]
+        wanted, limit, after = self.history(given, "list occurrences", {"status": str})
+        found, onward = self.queries.occurrences(wanted, limit, after)
+        rows = [views.occurrence_view(each, self.queries.cells(each.id)) for each in found]
         reply((rows, str(onward) if onward else ""))
 
     def _list_runs(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
-        wanted, limit, after = self._history(given, "list runs", {"result": str, "occurrence_id": str})
-        found, onward = self._queries.runs(wanted, limit, after)
+        wanted, limit, after = self.history(given, "list runs", {"result": str, "occurrence_id": str})
+        found, onward = self.queries.runs(wanted, limit, after)
         reply(([views.run_view(run) for run in found], str(onward) if onward else ""))
 
     def _next(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
-        cron, count = self._cron(given[0]), arguments.number(given[1], "count", 0, MOST_INSTANTS)
+        cron, count = self.cron(given[0]), arguments.number(given[1], "count", 0, MOST_INSTANTS)
         reply(self._upcoming(cron, count))
 
     def _upcoming(self, cron: Cron, count: int) -> list[int]:
@@ -287,14 +291,14 @@ class Control:
         reply(found)
 
     def _explain(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
-        cron, instant = self._cron(given[0]), arguments.instant(given[1], "instant")
-        reply(explanation(cron, instant, self._queries, self.engine.reactor.clock.wall()))
+        cron, instant = self.cron(given[0]), arguments.instant(given[1], "instant")
+        reply(explanation(cron, instant, self.queries, self.engine.reactor.clock.wall()))
 
     def _status(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         reply({
             "version": __version__, "instance_id": self.instance, "state": self.state, "pid": os.getpid(),
-            "started_at": self.started_at, "crons": self._queries.counts(),
-            "next_wake": self._queries.next_wake(),
+            "started_at": self.started_at, "crons": self.queries.counts(),
+            "next_wake": self.queries.next_wake(),
         })
 
     # operations --------------------------------------------------------------------------------------------------
@@ -315,7 +319,7 @@ class Control:
         "get_occurrence": _get_occurrence, "list_crons": _list_crons,
         "list_occurrences": _list_occurrences, "list_runs": _list_runs, "next": _next,
         "calendar": _calendar, "explain": _explain, "status": _status,
-        "drain": _drain, "reload": _reload,
+        "drain": _drain, "reload": _reload, **telling.VERBS,
     }
 
 

@@ -6,7 +6,9 @@ Instants are microseconds since the epoch, None is absent, heads are bytes. Surf
 from dataclasses import fields
 
 from crtrd.core.cron import Cron, Definition
+from crtrd.core.delivery import Delivery, DeliveryState, Escalation
 from crtrd.core.occurrence import Cell, Occurrence, Run
+from crtrd.core.sinks import parse
 
 View = dict[str, object]
 
@@ -74,3 +76,24 @@ def run_view(run: Run) -> View:
     }
 
 
+def delivery_view(each: Delivery) -> View:
+    """Without the message, and of the sink only what may be shown."""
+    try:
+        sink = parse(each.sink).label
+    except ValueError:
+        sink = each.sink.partition(":")[0]
+    waits = each.state is DeliveryState.PENDING
+    return {
+        "id": each.id, "cron_id": each.cron_id, "cron_name": each.cron_name, "occurrence_id": each.occurrence_id,
+        "run_id": each.run_id or None, "kind": str(each.kind), "sink": sink, "state": str(each.state),
+        "attempts": each.attempts, "next_attempt_at": each.next_attempt_at if waits else None,
+        "last_error": each.last_error or None, "created_at": each.created_at, "settled_at": each.settled_at,
+    }
+
+
+def escalation_view(each: Escalation) -> View:
+    return {
+        "id": each.id, "cron_id": each.cron_id, "cron_name": each.cron_name, "occurrence_id": each.occurrence_id,
+        "at": each.at, "summary": each.summary, "brief": each.brief, "state": str(each.state),
+        "error": each.error or None,
+    }

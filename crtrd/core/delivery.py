@@ -107,3 +107,24 @@ def wait(name: str, failures: int, asked: int = 0) -> int:
 def oldest(delivery: Delivery) -> int:
     """How old it may get."""
     return OLDEST_PING if delivery.sink.startswith("heartbeat:") else OLDEST
+
+
+class EscalationState(StrEnum):
+    OPEN = "open"
+    STARTED = "started"
+    TOLD = "told"
+    SPAWN_FAILED = "spawn-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    id: str
+    cron_id: str
+    cron_name: str
+    owner: int
+    occurrence_id: str
+    at: int
+    summary: str
+    brief: str
+    state: EscalationState = EscalationState.OPEN
+    error: str = ""

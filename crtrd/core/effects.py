@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crtrd.core.cron import Cron, Departed
-from crtrd.core.delivery import Delivery, Queue, Told
-from crtrd.core.occurrence import Cell, Occurrence, Run
+from crtrd.core.delivery import Delivery, Escalation, Queue, Told
+from crtrd.core.occurrence import Cell, Key, Occurrence, Run
 from crtrd.errors import Code
 
 
@@ -64,9 +64,10 @@ class DropLease:
 
 @dataclass(frozen=True, slots=True)
 class PutDelivery:
-    """A row of the outbox; one of the same id stays as it is where the new one is a fresh one."""
+    """A row of the outbox. `fresh`: one of the same id, whatever became of it, stays as it is."""
 
     delivery: Delivery
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,19 @@ class Remember:
     value: str
 
 
+@dataclass(frozen=True, slots=True)
+class PutEscalation:
+    escalation: Escalation
+
+
+@dataclass(frozen=True, slots=True)
+class PutKey:
+    key: Key
+
+
 Record = (
     PutCron | DropCron | PutDeparted | DropDeparted | PutOccurrence | PutCell | PutRun | TakeLease | DropLease
-    | PutDelivery | PutQueue | PutTold | Remember
+    | PutDelivery | PutQueue | PutTold | Remember | PutEscalation | PutKey
 )
 
 
@@ -138,6 +149,13 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
+class Escalate:
+    """Have somebody told; EscalationEnded or EscalationTold says how that went."""
+
+    escalation_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     ticket: int
     value: object
@@ -160,5 +178,5 @@ class Announce:
     priority: int = 6
 
 
-Act = Spawn | OpenGate | CloseGate | StopRun | SignalRun | Deliver | Answer | Refuse | Announce
+Act = Spawn | OpenGate | CloseGate | StopRun | SignalRun | Deliver | Escalate | Answer | Refuse | Announce
 Effect = Record | Act

@@ -282,10 +282,50 @@ class DeliveryDiscardRequested:
     delivery: str
 
 
-Event = (
+@dataclass(frozen=True, slots=True)
+class EscalationEnded:
+    """The escalation's unit was started; `error`: or why not. `mail_to` as in EscalationTold."""
+
+    at: int
+    escalation_id: str
+    error: str = ""
+    mail_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationTold:
+    """Do the default. `mail_to`: the owner's account, '' where this host has no mail."""
+
+    at: int
+    ticket: int | None
+    caller: int
+    escalation_id: str
+    mail_to: str
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerRequested:
+    """`fresh` is an id that nobody has used."""
+
+    at: int
+    ticket: int
+    caller: int
+    cron: str
+    fresh: str
+    when: int | None = None
+    key: str = ""
+    label: str = ""
+    source: str = ""
+    overlap: str = ""
+
+
+Telling = (
+    DeliveryEnded | DeliveryRetryRequested | DeliveryDiscardRequested | EscalationEnded | EscalationTold
+)
+Deciding = (
     WokeUp | ClockSet | DaemonStarted | RunHeld | LaunchFailed | RunEnded | RunLost | TimeoutReached | StopBegun
     | ArmRequested | ChangeRequested | CancelRequested | PauseRequested | ResumeRequested | SkipRequested
-    | PokeRequested | DispatchRequested | RerunRequested | KillRequested | DeliveryEnded | DeliveryRetryRequested
-    | DeliveryDiscardRequested
+    | PokeRequested | DispatchRequested | RerunRequested | KillRequested | TriggerRequested
     | BackfillRequested | CronFilesRead | HostChanged
 )
+Event = Deciding | Telling

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crtrd.core.cron import Cron, Departed
-from crtrd.core.delivery import Delivery, Queue, Told
-from crtrd.core.occurrence import Cell, Occurrence, Run
+from crtrd.core.delivery import Delivery, Escalation, Queue, Told
+from crtrd.core.occurrence import Cell, Key, Occurrence, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +118,13 @@ class Facts(Protocol):
 
     def late(self, now: int) -> list[Occurrence]:
         """Open ones whose alarm is due."""
+
+    def last_runs(self, cron_id: str, limit: int) -> list[Run]:
+        """Newest first."""
+
+    def escalation(self, escalation_id: str) -> Escalation | None: ...
+
+    def open_escalations(self) -> list[Escalation]: ...
+
+    def trigger_key(self, cron_id: str, key: str, since: int) -> Key | None:
+        """What this key led to, where it was first used after `since`."""

@@ -22,8 +22,12 @@ def document(name: str, kind: Kind, cron: Cron, at: int, subject: str, text: str
         "id": name, "at": format_instant(at), "kind": str(kind), "cron_id": cron.id, "cron_name": cron.name,
         "subject": subject, "text": text, **more,
     }
-    kept = {key: value for key, value in values.items() if value is not None}
-    return json.dumps(kept, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return encode(**{key: value for key, value in values.items() if value is not None})
+
+
+def encode(**values: object) -> str:
+    """The one spelling of a document: its `id` can be looked for as text."""
+    return json.dumps(values, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
 
 
 def of_run(name: str, kind: Kind, cron: Cron, run: Run, before: bytes | None) -> str:

@@ -226,6 +226,17 @@ class Lease:
     fence: int
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An idempotency key and what it led to."""
+
+    cron_id: str
+    key: str
+    arguments: str
+    occurrence_id: str
+    at: int
+
+
 def move(occurrence: Occurrence, to: Status, now: int, reason: Reason = Reason.NONE, detail: str = "") -> Occurrence:
     """The occurrence after a legal move; `now` becomes `settled_at` where the move settles it."""
     if to not in MOVES[occurrence.status]:

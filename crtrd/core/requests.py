@@ -44,6 +44,7 @@ from crtrd.core.occurrence import (
     occurrence_id,
 )
 from crtrd.core.owing import accept, paused_span, plan, refuse, scheduled, used_up
+from crtrd.core.sinks import triggers
 from crtrd.core.stopping import settle_waiting, stop_runs
 from crtrd.core.timetable import compiled, fault, timetable
 from crtrd.errors import Code, RequestError, ScheduleError
@@ -71,6 +72,7 @@ def arm(event: ArmRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
 
 def admit(cron: Cron, now: int, facts: Facts, *, caller: int) -> Iterator[Effect]:
     """Put a new cron that can be used, and plan it."""
+    _check_circle(cron.definition, f"cannot arm {cron.name!r}", facts)
     yield PutCron(cron)
     yield from plan(cron, now, facts)
     armed = facts.cron(cron.id) or cron
@@ -78,6 +80,19 @@ def admit(cron: Cron, now: int, facts: Facts, *, caller: int) -> Iterator[Effect
         raise RequestError(Code.INVALID_DEFINITION, f"cannot arm {cron.name!r}: schedule: no instant lies ahead")
     upcoming = "only when triggered" if armed.next_at is None else f"next {format_instant(armed.next_at)}"
     yield reports.cron_event("armed", armed, f"armed, {upcoming}", caller)
+
+
+def _check_circle(definition: Definition, what: str, facts: Facts) -> None:
+    """A cron that triggers itself by its sinks, by whatever way, would never end."""
+    todo, seen = triggers(definition.sinks), {definition.name}
+    while todo:
+        name = todo.pop()
+        if name == definition.name:
+            raise RequestError(Code.INVALID_DEFINITION, f"{what}: sinks: by cron sinks it would trigger itself")
+        other = None if name in seen else facts.find_cron(name)
+        seen.add(name)
+        if other is not None:
+            todo += triggers(other.definition.sinks)
 
 
 def _check_schedule(cron: Cron, what: str) -> None:
@@ -88,7 +103,7 @@ def _check_schedule(cron: Cron, what: str) -> None:
 
 
 def change(event: ChangeRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
-    old = _intact(_loose(named(event.cron, facts), "change"), "change")
+    old = intact(_loose(named(event.cron, facts), "change"), "change")
     definition = replace(old.definition, **event.changes)  # type: ignore[arg-type]
     yield from redefine(old, definition, event.at, facts, limits, caller=event.caller, account=event.account)
     yield Answer(event.ticket, facts.cron(old.id) or old)
@@ -110,6 +125,7 @@ def redefine(
     if old.state is State.PAUSED and old.paused_by is PausedBy.FAILURE and fault(old):
         revived, cron = True, replace(cron, paused_by=PausedBy.NOBODY, note="")  # it was parked for what is mended now
     _check_schedule(cron, f"cannot change {cron.name!r}")
+    _check_circle(definition, f"cannot change {cron.name!r}", facts)
     cron = replace(cron, state=State.ACTIVE if revived else cron.state)
     yield PutCron(cron)
     yield from plan(cron, now, facts)
@@ -142,7 +158,7 @@ def named(name_or_id: str, facts: Facts) -> Cron:
     return cron
 
 
-def _intact(cron: Cron, verb: str) -> Cron:
+def intact(cron: Cron, verb: str) -> Cron:
     if cron.damage:
         raise RequestError(Code.INVALID_STATE, f"cannot {verb} {cron.name!r}: {fault(cron)}; cancel it and arm it anew")
     return cron
@@ -272,7 +288,7 @@ def poke(event: PokeRequested, facts: Facts) -> Iterator[Effect]:
 
 def dispatch(event: DispatchRequested, facts: Facts) -> Iterator[Effect]:
     """An occurrence on request. It obeys the overlap policy and always has a row, also when it is skipped."""
-    cron = _intact(named(event.cron, facts), "run")
+    cron = intact(named(event.cron, facts), "run")
     if event.target and event.target not in cron.definition.targets:
         message = f"cannot run {cron.name!r} for target {event.target!r}: it has no such target"
         raise RequestError(Code.INVALID_ARGUMENT, message)

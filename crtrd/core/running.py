@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from errno import errorcode
 
-from crtrd.core import reports, telling
+from crtrd.core import escalation, reports, telling
 from crtrd.core.cron import Cron, OnCrash, OnFailure, PausedBy, State
 from crtrd.core.effects import (
     CloseGate,
@@ -297,8 +297,11 @@ def _after(cron: Cron, settled: Occurrence, now: int, facts: Facts, *, ours: boo
     `ours`: it failed only for shortages of ours, which is never counted as the cron's failure.
     """
     if settled.origin is not Origin.MANUAL and not ours:
+        before = cron
         cron, events = _judge(cron, settled, now)
         yield from events
+        if cron.state is State.PAUSED and before.state is State.ACTIVE:
+            yield from escalation.begin(cron, settled, now, facts)
     if settled.origin is Origin.SCHEDULE:
         cron = replace(cron, runs_counted=cron.runs_counted + 1, after_end_at=None)
     yield PutCron(cron)

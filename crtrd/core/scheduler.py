@@ -8,7 +8,18 @@ that is raised undoes what this event has put (the engine wraps each request in 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from crtrd.core import backfill, files, host, outbox, reports, requests, running, telling
+from crtrd.core import (
+    backfill,
+    escalation,
+    files,
+    host,
+    outbox,
+    reports,
+    requests,
+    running,
+    telling,
+    triggering,
+)
 from crtrd.core.cron import SECOND, Cron, Definition, State
 from crtrd.core.effects import Answer, Effect, PutCell, PutCron, PutOccurrence, StopRun
 from crtrd.core.events import (
@@ -19,10 +30,13 @@ from crtrd.core.events import (
     ClockSet,
     CronFilesRead,
     DaemonStarted,
+    Deciding,
     DeliveryDiscardRequested,
     DeliveryEnded,
     DeliveryRetryRequested,
     DispatchRequested,
+    EscalationEnded,
+    EscalationTold,
     Event,
     HostChanged,
     KillRequested,
@@ -36,7 +50,9 @@ from crtrd.core.events import (
     RunLost,
     SkipRequested,
     StopBegun,
+    Telling,
     TimeoutReached,
+    TriggerRequested,
     WokeUp,
 )
 from crtrd.core.facts import Facts, Limits
@@ -49,20 +65,23 @@ from crtrd.core.stopping import grace_of, settle_waiting, stop_runs
 from crtrd.core.timetable import timetable
 
 TELLING = (WokeUp, ClockSet, DaemonStarted, RunHeld, LaunchFailed, RunEnded, RunLost, DeliveryEnded,
-           DeliveryRetryRequested)
+           DeliveryRetryRequested, EscalationEnded, EscalationTold)
 """Events that can make a delivery due, or free its queue."""
 
 
 def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Decide one event. Raises RequestError where a request is refused."""
-    yield from _decide(event, facts, limits)
+    if isinstance(event, Telling):
+        yield from _decide_telling(event, facts)
+    else:
+        yield from _decide(event, facts, limits)
     if not isinstance(event, StopBegun | DispatchRequested | RerunRequested):
         yield from start_waiting(event.at, facts, limits)
     if limits.deliver and isinstance(event, TELLING):
         yield from outbox.deliver_due(event.at, facts)
 
 
-def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # noqa: PLR0912, PLR0915 - one arm per event
+def _decide(event: Deciding, facts: Facts, limits: Limits) -> Iterator[Effect]:  # noqa: PLR0912 - one arm per event
     if isinstance(event, ChangeRequested | CancelRequested | PauseRequested | SkipRequested):
         yield from _owe_first(event.cron, event.at, facts, limits)
     match event:
@@ -106,12 +125,8 @@ def _decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:  # 
             yield from _rerun(event, facts, limits)
         case KillRequested():
             yield from requests.kill(event, facts)
-        case DeliveryEnded():
-            yield from outbox.ended(event, facts)
-        case DeliveryRetryRequested():
-            yield from outbox.retry(event, facts)
-        case DeliveryDiscardRequested():
-            yield from outbox.discard(event, facts)
+        case TriggerRequested():
+            yield from triggering.trigger(event, facts)
         case BackfillRequested():
             yield from backfill.backfill(event, facts)
         case CronFilesRead() | HostChanged():
@@ -123,6 +138,20 @@ def _files_changed(event: CronFilesRead | HostChanged, facts: Facts, limits: Lim
         yield from files.cron_files_read(event, facts, limits)
     else:
         yield from host.host_changed(event, facts, limits)
+
+
+def _decide_telling(event: Telling, facts: Facts) -> Iterator[Effect]:
+    match event:
+        case EscalationEnded():
+            yield from escalation.ended(event, facts)
+        case EscalationTold():
+            yield from escalation.tell(event, facts)
+        case DeliveryEnded():
+            yield from outbox.ended(event, facts)
+        case DeliveryRetryRequested():
+            yield from outbox.retry(event, facts)
+        case DeliveryDiscardRequested():
+            yield from outbox.discard(event, facts)
 
 
 def _owe_all(now: int, facts: Facts, limits: Limits, why_missed: Reason) -> Iterator[Effect]:
@@ -177,6 +206,7 @@ def _bring_forward(occurrence: Occurrence, now: int, facts: Facts) -> Iterator[E
 
 def _daemon_started(event: DaemonStarted, facts: Facts, limits: Limits) -> Iterator[Effect]:
     yield from outbox.take_back(event.at, facts)
+    yield from escalation.begin_again(facts)
     yield from _replan(event.at, facts)
     if limits.own_clock:
         for cron in facts.crons_on_boot():

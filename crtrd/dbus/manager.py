@@ -165,6 +165,13 @@ METHODS: tuple[Method, ...] = (
     _list("ListCrons", "list_crons", "crons"),
     _list("ListOccurrences", "list_occurrences", "occurrences"),
     _list("ListRuns", "list_runs", "runs"),
+    _list("ListOutbox", "list_outbox", "deliveries"),
+    _method("RetryDelivery", "s delivery", "", "retry_delivery"),
+    _method("DiscardDelivery", "s delivery", "", "discard_delivery"),
+    _method("ReadInbox", "s owner, s cursor, u limit", "aa{sv} entries, s next", "read_inbox", _page),
+    _method("AckInbox", "s owner, s cursor", "", "ack_inbox"),
+    _list("ListEscalations", "list_escalations", "escalations"),
+    _method("DeliverEscalation", "s escalation", "", "deliver_escalation"),
     _method("Drain", "b enable", "", "drain"),
     _method("Reload", "", "", "reload"),
 )

@@ -6,7 +6,6 @@ same message twice can know it. Exit statuses are those of sysexits.h.
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 from datetime import datetime
@@ -16,8 +15,8 @@ from email.policy import SMTP
 from email.utils import format_datetime
 
 from crtrd.delivery.attempt import TAKEN, Job, Said, down, failed, refused
+from crtrd.delivery.mta import sendmail
 
-FOLDERS = "/usr/sbin:/usr/lib:/usr/local/sbin"
 TEXT_MOST = 256 * 1024
 MARGIN = 2.0
 NEVER = frozenset({os.EX_USAGE, os.EX_DATAERR, os.EX_NOUSER, os.EX_NOHOST})
@@ -40,10 +39,6 @@ def deliver(job: Job) -> Said:
         return TAKEN
     how = f"sendmail ended with {f'signal {-done.returncode}' if done.returncode < 0 else f'status {done.returncode}'}"
     return refused(how) if done.returncode in NEVER else failed(how)
-
-
-def sendmail() -> str | None:
-    return shutil.which("sendmail", path=f"{os.environ.get('PATH', os.defpath)}:{FOLDERS}")
 
 
 def compose(job: Job) -> bytes:

@@ -14,6 +14,7 @@ from crtrd.core.effects import (
     Answer,
     CloseGate,
     Deliver,
+    Escalate,
     OpenGate,
     Refuse,
     SignalRun,
@@ -52,6 +53,8 @@ class Executor:
         """Called when a run has become live: the heartbeat of its lease."""
         self.deliver: Callable[[Delivery], None] = lambda _: None
         """Makes an attempt; the worker's, once there is one."""
+        self.escalate: Callable[[str], None] = lambda _: None
+        """Has a person told."""
         self.listeners: list[Listener] = []
         self._tickets: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
@@ -118,6 +121,8 @@ class Executor:
             case Deliver(delivery):
                 reach("deliver.before")
                 self.deliver(delivery)
+            case Escalate(escalation_id):
+                self.escalate(escalation_id)
             case _:
                 assert_never(act)
 

@@ -2,7 +2,8 @@
 
 from peewee import SqliteDatabase
 
-from crtrd.core.delivery import Delivery, Queue, Told
+from crtrd.core.delivery import Delivery, Escalation, Queue, Told
+from crtrd.core.occurrence import Key, Run
 from crtrd.ledger import rows
 
 FIRST_DUE = """ WHERE d.serial IN (
@@ -71,6 +72,24 @@ class Deliveries:
             " ORDER BY d.serial DESC LIMIT 1", cron_id, sink, target)
         return found[0] if found else None
 
+    def last_runs(self, cron_id: str, limit: int) -> list[Run]:
+        sql = rows.RUN_SELECT + " WHERE r.cron_id = ? ORDER BY r.serial DESC LIMIT ?"
+        return [rows.run_from_row(row) for row in self._all(sql, cron_id, limit)]
+
+    def escalation(self, escalation_id: str) -> Escalation | None:
+        row = self._one(rows.ESCALATION_SELECT + " WHERE e.id = ?", escalation_id)
+        return rows.escalation_from_row(row) if row else None
+
+    def open_escalations(self) -> list[Escalation]:
+        found = self._all(rows.ESCALATION_SELECT + " WHERE e.state = 'open' ORDER BY e.serial")
+        return [rows.escalation_from_row(row) for row in found]
+
+    def trigger_key(self, cron_id: str, key: str, since: int) -> Key | None:
+        row = self._one(
+            "SELECT cron_id, key, arguments, occurrence_id, at FROM trigger_keys "
+            "WHERE cron_id = ? AND key = ? AND at > ?", cron_id, key, since)
+        return Key(*row) if row else None
+
     def deliveries_owed(self, now: int) -> int:
         """Queues with something due, and attempts under way."""
         return self._count(f"SELECT count(*) FROM {QUEUED} WHERE at <= ?", now) + self.sending_count()  # noqa: S608
@@ -81,8 +100,16 @@ class Deliveries:
 
     # records -----------------------------------------------------------------------------------------------------
 
-    def put_delivery(self, delivery: Delivery) -> None:
-        self._database.execute_sql(rows.DELIVERY_UPSERT, rows.delivery_row(delivery))
+    def put_delivery(self, delivery: Delivery, *, fresh: bool) -> None:
+        statement = rows.DELIVERY_INSERT if fresh else rows.DELIVERY_UPSERT
+        self._database.execute_sql(statement, rows.delivery_row(delivery))
+
+    def put_escalation(self, escalation: Escalation) -> None:
+        self._database.execute_sql(rows.ESCALATION_UPSERT, rows.escalation_row(escalation))
+
+    def put_key(self, key: Key) -> None:
+        self._database.execute_sql(
+            rows.KEY_UPSERT, (key.cron_id, key.key, key.arguments, key.occurrence_id, key.at))
 
     def put_queue(self, queue: Queue) -> None:
         if queue.failures:

@@ -182,6 +182,35 @@ class ToldRow(Model):
         primary_key = CompositeKey("cron_id", "target", "sink")
 
 
+class EscalationRow(Model):
+    serial = IntegerField(primary_key=True)
+    id = TextField(unique=True)
+    cron_id = TextField()
+    cron_name = TextField()
+    owner = IntegerField()
+    occurrence_id = TextField()
+    at = IntegerField()
+    summary = TextField()
+    brief = TextField()
+    state = TextField()
+    error = TextField()
+
+    class Meta:
+        table_name = "escalations"
+
+
+class KeyRow(Model):
+    cron_id = TextField()
+    key = TextField()
+    arguments = TextField()
+    occurrence_id = TextField()
+    at = IntegerField()
+
+    class Meta:
+        table_name = "trigger_keys"
+        primary_key = CompositeKey("cron_id", "key")
+
+
 class MetaRow(Model):
     key = TextField(primary_key=True)
     value = TextField()
@@ -191,5 +220,6 @@ class MetaRow(Model):
 
 
 MODELS: tuple[type[Model], ...] = (
-    CronRow, DepartedRow, OccurrenceRow, CellRow, RunRow, LeaseRow, OutboxRow, QueueRow, ToldRow, MetaRow,
+    CronRow, DepartedRow, OccurrenceRow, CellRow, RunRow, LeaseRow, OutboxRow, QueueRow, ToldRow, EscalationRow, KeyRow,
+    MetaRow,
 )

@@ -9,10 +9,11 @@ from typing import Any
 from peewee import DatabaseError, InterfaceError, Model, SqliteDatabase
 
 from crtrd.core.cron import Cron
+from crtrd.core.delivery import Delivery, Escalation
 from crtrd.core.occurrence import Cell, Occurrence, Run
 from crtrd.errors import LedgerError
 from crtrd.ledger import rows
-from crtrd.ledger.models import CellRow, CronRow, OccurrenceRow, RunRow
+from crtrd.ledger.models import CellRow, CronRow, EscalationRow, OccurrenceRow, OutboxRow, RunRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +129,37 @@ class Queries:
         found = self._rows(sql, name_or_id, name_or_id)
         return str(found[0][0]) if found else None
 
+    def deliveries(self, wanted: Filter, limit: int, after: int) -> tuple[list[Delivery], int]:
+        """Newest first."""
+        found = self._newest(OutboxRow, wanted, limit, after)
+        values = [rows.delivery_from_row(row[1:]) for row in found[:limit]]
+        return values, (found[limit - 1][0] if len(found) > limit else 0)
+
+    def delivery_id(self, name: str) -> str:
+        """The whole id where its beginning, of at least 4 digits, is given and only one row has it."""
+        if len(name) >= 4 and name.isalnum():  # noqa: PLR2004 - said above
+            found = self._rows("SELECT id FROM outbox WHERE id GLOB ? LIMIT 2", name + "*")
+            if len(found) == 1:
+                return str(found[0][0])
+        return name
+
+    def escalations(self, wanted: Filter, limit: int, after: int) -> tuple[list[Escalation], int]:
+        """Newest first."""
+        found = self._newest(EscalationRow, wanted, limit, after)
+        values = [rows.escalation_from_row(row[1:]) for row in found[:limit]]
+        return values, (found[limit - 1][0] if len(found) > limit else 0)
+
+    def escalation(self, name: str) -> Escalation | None:
+        found = self._rows(rows.ESCALATION_SELECT + " WHERE e.id = ?", name)
+        return rows.escalation_from_row(found[0]) if found else None
+
     def counts(self) -> dict[str, int]:
         """Crons by state, held occurrences, live runs."""
         states = {str(state): int(count) for state, count in
                   self._rows("SELECT state, count(*) FROM crons GROUP BY state")}
         live = self._rows("SELECT count(*) FROM runs WHERE phase <> 'ended'")[0][0]
-        return states | {"live": int(live), "held": self.held_count()}
+        waiting = self._rows("SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')")[0][0]
+        return states | {"live": int(live), "held": self.held_count(), "outbox": int(waiting)}
 
     def next_wake(self) -> int | None:
         sql = "SELECT min(next_at) FROM crons WHERE state = 'active' AND next_at IS NOT NULL"
@@ -146,7 +172,7 @@ class Queries:
         return [] if found == ["ok"] else found
 
     def _newest(
-        self, model: type[OccurrenceRow | RunRow], wanted: Filter, limit: int, after: int
+        self, model: type[OccurrenceRow | RunRow | OutboxRow | EscalationRow], wanted: Filter, limit: int, after: int
     ) -> list[rows.Row]:
         query = self._query(model, wanted, limit)
         if after:

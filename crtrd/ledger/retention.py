@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from peewee import SqliteDatabase
 
 CHUNK = 500
+KEYS_KEPT = 7 * 86_400_000_000
+"""As core.triggering promises."""
 DAY = 86_400_000_000
 QUIET = "('success', 'skipped', 'missed', 'canceled')"
 
@@ -46,6 +48,8 @@ def _prune_outbox(database: SqliteDatabase, keep: Keep, now: int) -> int:
         f"CASE state WHEN 'dead' THEN ? ELSE ? END ORDER BY settled_at LIMIT {CHUNK})",
         (now - keep.failure, now - keep.success))
     database.execute_sql("DELETE FROM queues WHERE name NOT IN (SELECT queue FROM outbox WHERE settled_at IS NULL)")
+    database.execute_sql("DELETE FROM trigger_keys WHERE at < ?", (now - KEYS_KEPT,))
+    database.execute_sql("DELETE FROM escalations WHERE at < ? AND state <> 'open'", (now - keep.failure,))
     return int(cursor.rowcount)
 
 

@@ -25,7 +25,7 @@ from crtrd.core.cron import (
     State,
     Survivors,
 )
-from crtrd.core.delivery import Delivery, DeliveryState
+from crtrd.core.delivery import Delivery, DeliveryState, Escalation, EscalationState
 from crtrd.core.disposition import Kind
 from crtrd.core.occurrence import (
     Cell,
@@ -39,7 +39,17 @@ from crtrd.core.occurrence import (
     Run,
     Status,
 )
-from crtrd.ledger.models import CellRow, CronRow, OccurrenceRow, OutboxRow, QueueRow, RunRow, ToldRow
+from crtrd.ledger.models import (
+    CellRow,
+    CronRow,
+    EscalationRow,
+    KeyRow,
+    OccurrenceRow,
+    OutboxRow,
+    QueueRow,
+    RunRow,
+    ToldRow,
+)
 
 Row = tuple[Any, ...]
 CHOICES: dict[str, type[StrEnum]] = {
@@ -227,6 +237,18 @@ def delivery_from_row(row: Row) -> Delivery:
     )
 
 
+def escalation_row(each: Escalation) -> Row:
+    return (each.id, each.cron_id, each.cron_name, each.owner, each.occurrence_id, each.at, each.summary, each.brief,
+            each.state, each.error)
+
+
+def escalation_from_row(row: Row) -> Escalation:
+    return Escalation(
+        id=row[0], cron_id=row[1], cron_name=row[2], owner=row[3], occurrence_id=row[4], at=row[5], summary=row[6],
+        brief=row[7], state=EscalationState(row[8]), error=row[9],
+    )
+
+
 CRON_SELECT = selection(CronRow, "", alias="c")
 CRON_UPSERT = upsert(CronRow, "id")
 CRON_UPDATE_DAMAGED = upsert(CronRow, "id", keep=("definition", "overlap", "pool"))
@@ -238,5 +260,9 @@ RUN_SELECT = selection(RunRow, "", "serial", alias="r")
 RUN_UPSERT = upsert(RunRow, "id", "serial")
 DELIVERY_SELECT = selection(OutboxRow, "", "serial", alias="d")
 DELIVERY_UPSERT = upsert(OutboxRow, "id", "serial", keep=("message",))
+DELIVERY_INSERT = DELIVERY_UPSERT.partition(" DO UPDATE ")[0] + " DO NOTHING"
 QUEUE_UPSERT = upsert(QueueRow, "name")
 TOLD_UPSERT = upsert(ToldRow, "cron_id, target, sink")
+ESCALATION_SELECT = selection(EscalationRow, "", "serial", alias="e")
+ESCALATION_UPSERT = upsert(EscalationRow, "id", "serial")
+KEY_UPSERT = upsert(KeyRow, "cron_id, key")

@@ -92,6 +92,16 @@ STEP_4 = (
     """CREATE TABLE queues (
         name TEXT PRIMARY KEY NOT NULL, until INTEGER NOT NULL, failures INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE escalations (
+        serial INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, cron_id TEXT NOT NULL,
+        cron_name TEXT NOT NULL, owner INTEGER NOT NULL, occurrence_id TEXT NOT NULL, at INTEGER NOT NULL,
+        summary TEXT NOT NULL, brief TEXT NOT NULL, state TEXT NOT NULL, error TEXT NOT NULL
+    ) STRICT""",
+    """CREATE TABLE trigger_keys (
+        cron_id TEXT NOT NULL, key TEXT NOT NULL, arguments TEXT NOT NULL, occurrence_id TEXT NOT NULL,
+        at INTEGER NOT NULL, PRIMARY KEY (cron_id, key)
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX trigger_keys_at ON trigger_keys (at)",
     """CREATE TABLE told (
         cron_id TEXT NOT NULL, target TEXT NOT NULL, sink TEXT NOT NULL, sha256 TEXT NOT NULL, head BLOB NOT NULL,
         at INTEGER NOT NULL, PRIMARY KEY (cron_id, target, sink)

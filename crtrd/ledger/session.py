@@ -15,6 +15,8 @@ from crtrd.core.effects import (
     PutCron,
     PutDelivery,
     PutDeparted,
+    PutEscalation,
+    PutKey,
     PutOccurrence,
     PutQueue,
     PutRun,
@@ -205,8 +207,12 @@ class Session(Deliveries):
                 self._take_lease(occurrence_id)
             case DropLease(occurrence_id):
                 self._database.execute_sql("DELETE FROM leases WHERE occurrence_id = ?", (occurrence_id,))
-            case PutDelivery(delivery):
-                self.put_delivery(delivery)
+            case PutDelivery(delivery, fresh):
+                self.put_delivery(delivery, fresh=fresh)
+            case PutEscalation(escalation):
+                self.put_escalation(escalation)
+            case PutKey(key):
+                self.put_key(key)
             case PutQueue(queue):
                 self.put_queue(queue)
             case PutTold(told):

@@ -93,6 +93,14 @@ class Manager:
 
         self._ask(work, done)
 
+    def run_unit(self, name: str, done: Callable[[ManagerError | None], None]) -> None:
+        """Have a unit started and look at it for a moment: `done` hears of one that fails in that time."""
+        def work(connection: _Connection) -> None:
+            connection.start(name)
+            connection.wait_settled(name)
+
+        self._ask(work, done)
+
     def start_unit(self, name: str, done: Callable[[ManagerError | None], None]) -> None:
         """Have a unit started; `done` hears whether the job was taken, not how the unit fares."""
         self._ask(lambda connection: connection.start(name), done)
@@ -151,6 +159,16 @@ class _Connection:
 
     def start(self, name: str) -> None:
         self._call(b"StartUnit", self._marshal(b"ss", [name.encode(), b"replace"]))
+
+    def wait_settled(self, name: str) -> None:
+        """Raises ManagerError when the unit fails within JOB_SECONDS; one that is still at work then is well."""
+        for _ in self._attempts():
+            found = self.get(name, "Unit", "ActiveState", b"s").decode()
+            if found == "failed":
+                message = f"{name} failed"
+                raise ManagerError(message)
+            if found in {"active", "inactive"}:
+                return
 
     def stop(self, name: str) -> None:
         """Stop the unit, forget its failure, and wait until it is inactive. No unit, nothing to do."""
