@@ -32,4 +32,4 @@ def test_everybody_else_may_not_whatever_they_pass(desk, verb, caller):
         assert reply.code is Code.ACCESS_DENIED
     assert {event.kind for event in desk.said} == {"auth.denied"}
     assert [event.fields.get("CRTRD_CALLER_UID") for event in desk.said] == [caller.uid] * 3
-    assert desk.store.queries.counts() == {"live": 0, "held": 0}
+    assert desk.store.queries.counts() == {"live": 0, "held": 0, "outbox": 0}

@@ -69,13 +69,15 @@ def test_refusals_have_their_code_and_change_nothing(desk, verb, given_, code):
     before = desk.store.queries.cron("job")
     assert desk.refused(verb, *given_) is code
     assert desk.store.queries.cron("job") == before
-    assert desk.store.queries.counts() == {"active": 1, "live": 0, "held": 0}
+    assert desk.store.queries.counts() == {"active": 1, "live": 0, "held": 0, "outbox": 0}
 
 
 ARITY = {
     "arm": 1, "change": 2, "cancel": 2, "pause": 2, "resume": 1, "skip": 2, "poke": 1, "run": 2, "rerun": 1, "kill": 2,
     "trigger": 2, "backfill": 4, "next": 2, "calendar": 3, "explain": 2, "get_cron": 1, "get_run": 1,
     "get_occurrence": 1, "list_crons": 3, "list_occurrences": 3, "list_runs": 3, "status": 0, "drain": 1, "reload": 0,
+    "list_outbox": 3, "retry_delivery": 1, "discard_delivery": 1, "list_escalations": 3, "deliver_escalation": 1,
+    "read_inbox": 3, "ack_inbox": 2,
 }
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9), st.binary(max_size=4), st.just("job"),

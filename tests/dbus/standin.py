@@ -214,6 +214,27 @@ class StandIn:
     def verb_status(self):
         return {"state": "running", "cron_count": len(self.crons)}
 
+    def verb_list_outbox(self, criteria, limit, cursor):
+        return [{"id": "d" * 32, "state": "pending", "attempts": 2, "next_attempt_at": NOON}], ""
+
+    def verb_list_escalations(self, criteria, limit, cursor):
+        return [{"id": "e" * 32, "state": "open", "at": NOON}], ""
+
+    def verb_read_inbox(self, owner, cursor, limit):
+        return [{"id": "a" * 32, "subject": "s", "exit_code": 1}], "a" * 32
+
+    def verb_ack_inbox(self, owner, cursor):
+        return None
+
+    def verb_retry_delivery(self, name):
+        return None
+
+    def verb_discard_delivery(self, name):
+        return None
+
+    def verb_deliver_escalation(self, name):
+        return None
+
     def verb_drain(self, enable):
         self.draining = enable
 

@@ -46,6 +46,9 @@ def test_every_method_answers(world):
         "Explain": ("st", "tick", NOON), "GetCron": ("s", "tick"), "GetRun": ("s", run_id),
         "ListCrons": ("a{sv}us", {}, 10, ""), "ListOccurrences": ("a{sv}us", {"cron": ("s", "tick")}, 10, ""),
         "ListRuns": ("a{sv}us", {"cron": ("s", "tick")}, 10, ""), "Trigger": ("sa{sv}", "tick", {}),
+        "ListOutbox": ("a{sv}us", {}, 10, ""), "ListEscalations": ("a{sv}us", {}, 10, ""),
+        "ReadInbox": ("ssu", "root", "", 10), "AckInbox": ("ss", "root", ""), "RetryDelivery": ("s", "d" * 32),
+        "DiscardDelivery": ("s", "d" * 32), "DeliverEscalation": ("s", "e" * 32),
         "Drain": ("b", True), "Reload": ("",), "Cancel": ("sa{sv}", cron_id, {}),
     }
     answers = {member: world.call(member, *arguments) for member, arguments in calls.items()}
@@ -58,6 +61,8 @@ def test_every_method_answers(world):
     assert answers["GetCron"] == (f"{names.BUS_PATH}/cron/{cron_id}",)
     assert plain("a{sv}", answers["GetRun"][0])["stdout_head"] == b"hello\n"
     assert plain("aa{sv}", answers["ListOccurrences"][0])[0]["cells"][0]["attempts"] == 1
+    assert answers["ListOutbox"][0][0]["next_attempt_at"] == ("t", NOON)
+    assert answers["ReadInbox"][1] == "a" * 32
     assert not world.control.crons
 
 
