@@ -5,9 +5,9 @@ Zone files are read by zoneinfo, in its own folders; here is only seen whether t
 
 import hashlib
 import os
+import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
-from zoneinfo import TZPATH
 
 from crtrd import __version__
 from crtrd.config.calendars import calendar_files
@@ -23,7 +23,7 @@ def zone_folders() -> list[Path]:
 
 
 def _walk() -> Iterator[tuple[str, list[str], list[str]]]:
-    for root in TZPATH:
+    for root in zoneinfo.TZPATH:
         for folder, below, files in os.walk(root):
             below[:] = sorted(name for name in below if name not in UNUSED)
             yield folder, below, files

@@ -42,7 +42,13 @@ class Owing:
 
 
 def owe_due(cron: Cron, now: int, facts: Facts, why_missed: Reason) -> Iterator[Effect]:
-    """Decide every instant of an active cron up to `now` and plan its next wake-up."""
+    """Decide every instant of an active cron up to `now` and plan its next wake-up.
+
+    Where its schedule cannot be used nothing is decided: what came due is found when it can be used again.
+    """
+    if why := fault(cron):
+        yield from park(cron, why)
+        return
     span = timetable(cron).span(cron.considered, now, KEEP)
     instants, older = span.newest, span.count - len(span.newest)
     if cron.after_end_at is not None and cron.after_end_at <= now:
