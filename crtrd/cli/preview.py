@@ -3,6 +3,7 @@
 import argparse
 import os
 from datetime import tzinfo
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from crtrd.cli.looking import cron
@@ -10,7 +11,12 @@ from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, instant_of
 from crtrd.cli.words import moment, relative, rfc3339
 from crtrd.errors import ScheduleError
 
-MOST = 1000
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from crtrd.schedule.nights import Change
+
+MOST, MOST_NIGHTS = 1000, 20
 _ZONE_FOLDER = "/usr/share/zoneinfo/"
 
 
@@ -52,7 +58,11 @@ def calendar(session: Session) -> int:
             session.out.note(f"Not shown: {text}, which no clock can tell beforehand.")
     if not found and not schedule.on_boot and not schedule.after_end_us:
         raise Failure(f"cannot find an instant of {', '.join(options.schedule)} after {rfc3339(start)}", FAILED)
-    return _show(session, found, _zone(name))
+    nights = schedule.changes(start, found[-1]) if found else []
+    _show(session, found, _zone(name), nights)
+    for night in dict.fromkeys(map(str, nights[:MOST_NIGHTS])):
+        session.out.note(night)
+    return DONE
 
 
 def _count(session: Session) -> int:
@@ -78,7 +88,8 @@ def _zone(name: str) -> tzinfo:
         raise Failure(f"cannot use timezone {name!r}: no such zone") from error
 
 
-def _show(session: Session, instants: list[int], zone: tzinfo) -> int:
+def _show(session: Session, instants: list[int], zone: tzinfo, nights: "Sequence[Change]" = ()) -> int:
+    """A line for each; nights on which the clock changes something for them are marked."""
     local = [moment(instant, zone) for instant in instants]
     if session.out.json:
         session.out.dump([
@@ -87,11 +98,19 @@ def _show(session: Session, instants: list[int], zone: tzinfo) -> int:
         ])
         return DONE
     rows = [
-        (here.strftime("%a %Y-%m-%d %H:%M:%S %Z"), rfc3339(instant), relative(instant, session.now))
+        (here.strftime("%a %Y-%m-%d %H:%M:%S %Z ") + here.isoformat()[-6:],
+         rfc3339(instant), relative(instant, session.now), *_mark(instant, nights))
         for instant, here in zip(instants, local, strict=True)
     ]
-    session.out.table(("LOCAL", "UTC", "LEFT"), rows, flexible=0)
+    header = ("LOCAL", "UTC", "LEFT", "CHANGE")
+    session.out.table(header if nights else header[:-1], rows, flexible=0)
     return DONE
+
+
+def _mark(instant: int, nights: "Sequence[Change]") -> tuple[str, ...]:
+    if not nights:
+        return ()
+    return (next(("gap" if night.gap else "overlap" for night in nights if night.has(instant)), ""),)
 
 
 VERBS = {"next": following, "calendar": calendar}

@@ -60,8 +60,11 @@ def _why_due(at: int, parts: tuple[Stream, ...]) -> Verdict:
         for part in parts
         if part.last_upto(at) == at
     ]
-    plain = [verdict for verdict in verdicts if not verdict.reason]
-    return (plain or verdicts)[0]
+    chosen = next((verdict for verdict in verdicts if not verdict.reason), verdicts[0])
+    if len(verdicts) == 1:
+        return chosen
+    merged = f"{len(verdicts)} schedules of the cron name it; it is one occurrence"
+    return Verdict(due=True, reason=chosen.reason, detail=_both(chosen.detail, merged))
 
 
 def _why_due_on_clock(at: int, part: WallClock) -> Verdict:

@@ -15,6 +15,7 @@ from crtrd.schedule.calendar import parse_calendar
 from crtrd.schedule.cronfields import NICKNAMES, parse_cron
 from crtrd.schedule.explain import Verdict, explain
 from crtrd.schedule.merged import merge
+from crtrd.schedule.nights import Change, changes
 from crtrd.schedule.spans import format_span, parse_instant, parse_span
 from crtrd.schedule.streams import Fixed, Gap, Overlap, Periodic, Stream, WallClock
 from crtrd.schedule.window import Allowed, Jittered, join, stretches_of_dates
@@ -77,6 +78,10 @@ class Schedule:
     def explain(self, at: int) -> Verdict:
         """Say whether `at` is one of the instants, and why."""
         return explain(at, self._parts, self._merged, self._allowed, self._top)
+
+    def changes(self, start: int, end: int) -> list[Change]:
+        """Return the changes of the clock in (start, end] that meet one of the schedule's times."""
+        return changes(self._parts, start, end)
 
     def local(self, instant: int) -> datetime:
         """Return `instant` as an aware datetime in the zone of the schedule."""

@@ -78,9 +78,15 @@ def test_calendar(nobody):
         {"instant": "2026-10-25T00:00:00Z", "local": "2026-10-25T02:00:00+02:00"},
         {"instant": "2026-10-26T01:00:00Z", "local": "2026-10-26T02:00:00+01:00"}]
     table = nobody.out("calendar", "@daily", "at 2030-01-01T05:00Z", "--from", "2029-12-31", "-n", "3", "--no-legend")
-    assert [line.split()[4] for line in table.splitlines()] == [
+    assert [line.split()[5] for line in table.splitlines()] == [
         "2030-01-01T00:00:00Z", "2030-01-01T05:00:00Z", "2030-01-02T00:00:00Z"]
     assert "@reboot" in nobody.out("calendar", "@reboot")
+    night = nobody.out("calendar", "30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-03-28", "-n", "3")
+    header, _, changed, after, told = night.splitlines()
+    assert header.split() == ["LOCAL", "UTC", "LEFT", "CHANGE"]
+    assert changed.startswith("Sun 2026-03-29 03:00:00 CEST +02:00  2026-03-29T01:00:00Z  ")
+    assert (changed.split()[-1], after.split()[-1]) == ("gap", "ago")
+    assert told == "Sun 2026-03-29: the clock skips 02:00 to 03:00; a time due there runs once, right after"
 
 
 def test_verbs_import_what_they_need(nobody):

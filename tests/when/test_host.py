@@ -152,8 +152,8 @@ def test_what_a_user_paused_stays_paused(world, zones):
 
 @pytest.mark.parametrize("name", [
     "../../etc/passwd", "/etc/localtime", "/usr/share/zoneinfo/UTC", "Europe/../../passwd", "", "Europe/Atlantis",
-    "posixrules", "localtime", "right/UTC", "Europe/Berlin\n", "Europe/Berlin\0", "tzdata.zi", "zone.tab", "Ünder", "Europe",
-    ".", "a" * 5000,
+    "posixrules", "localtime", "right/UTC", "Europe/Berlin\n", "Europe/Berlin\0", "tzdata.zi", "zone.tab", "Ünder",
+    "Europe", ".", "a" * 5000,
 ])
 def test_zone_names_outside_the_folders_are_refused(world, name):
     assert world.refused(world.arm, schedule=("@daily",), timezone=name) is Code.INVALID_DEFINITION
@@ -217,7 +217,8 @@ def read(tmp_path, *events):
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        ("DTSTART;VALUE=DATE:20261224\nDTEND;VALUE=DATE:20261227", Calendar(dates=((date(2026, 12, 24), date(2026, 12, 26)),))),
+        ("DTSTART;VALUE=DATE:20261224\nDTEND;VALUE=DATE:20261227",
+         Calendar(dates=((date(2026, 12, 24), date(2026, 12, 26)),))),
         ("DTSTART;VALUE=DATE:20261224", Calendar(dates=((date(2026, 12, 24),) * 2,))),
         ("DTSTART:20261224T100000Z\nDTEND:20261224T120000Z",
          Calendar(stretches=((at("2026-12-24T10:00Z"), at("2026-12-24T12:00Z")),))),
