@@ -1,7 +1,6 @@
 """A profile: who a command runs as and in what environment, and defaults for policies. Text to values, no files.
 
-A cron's own keys win over its profile, a profile over what the account has. `[defaults]` are taken when a cron is armed
-or changed; all the rest is read anew for each run.
+A cron's own keys win over its profile, a profile over what the account has. All of it is read anew for each run.
 """
 
 import re
@@ -16,8 +15,9 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = "CRTR_"
 OCTAL = re.compile(r"(0o)?[0-7]{1,4}")
 NOT_DEFAULTS = frozenset({"name", "schedule", "command", "shell", "stdin", "targets", "profile", "user", "cwd", "env",
-                          "umask", "starts_at", "expires_at", "max_runs"})
-"""Keys that are no policy: a profile says them by keys of its own, or not at all."""
+                          "umask", "timezone", "dst_gap", "dst_overlap", "jitter", "starts_at", "expires_at",
+                          "max_runs", "exclude", "inherited", "pinned"})
+"""Keys that are no policy, or that say when: a profile says them by keys of its own, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)

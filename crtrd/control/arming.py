@@ -4,57 +4,46 @@ Everything that only this host can tell is checked here, before anything is stor
 """
 
 from collections.abc import Mapping
-from dataclasses import fields as fields_of
+from dataclasses import replace
 from typing import Any
 
-from crtrd.config.reader import NAME, read_changes, read_definition, read_fields
+from crtrd.config.inherited import difference, follow, given
+from crtrd.config.profile import Profile
+from crtrd.config.reader import read_changes, read_definition
 from crtrd.core.cron import Cron, Definition
 from crtrd.engine.executor import Executor
 from crtrd.errors import ConfigError, LaunchError
-
-BUILT_IN = {field.name: field.default for field in fields_of(Definition)}
 
 
 def new_definition(
     table: Mapping[str, object], executor: Executor, owner: int, *, where: str, timezone: str
 ) -> tuple[Definition, str]:
     """The definition with its profile's defaults, and whom it means: `uid name`."""
-    defaults = _defaults(table.get("profile"), executor, where, timezone)
-    definition = read_definition({**defaults, **table}, where=where, timezone=timezone)
+    own = given(read_definition(table, where=where, timezone=timezone), set(table))
+    definition = follow(own, _profile(own, executor, where))
     return definition, _checked(definition, executor, owner, where)
 
 
 def changed_fields(
     table: Mapping[str, object], cron: Cron, executor: Executor, *, where: str
 ) -> tuple[dict[str, Any], str | None]:
-    """The typed changes; and whom the cron means from now on, None where that was not touched.
-
-    Another profile brings its defaults for every policy that stands at its built-in value.
-    """
+    """The typed changes; and whom the cron means from now on, None where that was not touched."""
     old = cron.definition
-    given = dict(table)
-    for key, value in _defaults(table.get("profile"), executor, where, old.timezone).items():
-        if getattr(old, key, None) == BUILT_IN[key]:
-            given.setdefault(key, value)
-    changes = read_changes(given, old, where=where)
-    values = {field.name: getattr(old, field.name) for field in fields_of(Definition)} | changes
-    account = _checked(Definition(**values), executor, cron.owner, where)
-    return changes, account if {"user", "profile"} & changes.keys() else None
+    own = given(replace(old, **read_changes(table, old, where=where)), set(table))
+    new = follow(own, _profile(own, executor, where)) if {"profile"} & table.keys() else own
+    account = _checked(new, executor, cron.owner, where)
+    return difference(new, old), account if {"user", "profile"} & table.keys() else None
 
 
-def _defaults(name: object, executor: Executor, where: str, timezone: str) -> dict[str, object]:
-    """The profile's defaults, each looked at under the profile's own name."""
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        return {}  # what is no name is refused with the definition
+def _profile(definition: Definition, executor: Executor, where: str) -> Profile | None:
+    """The profile that it names, which must be there. Raises ConfigError."""
     try:
-        profile = executor.contexts.profile(Definition("", profile=name))
+        profile = executor.contexts.profile(definition)
     except LaunchError as error:
         raise ConfigError(where, "profile", error.reason) from error
-    if profile is None:
-        raise ConfigError(where, "profile", f"there is no profile {name!r}")
-    defaults = dict(profile.defaults)
-    read_fields(defaults, where=f"{profile.path}: defaults", timezone=timezone)
-    return defaults
+    if profile is None and definition.profile:
+        raise ConfigError(where, "profile", f"there is no profile {definition.profile!r}")
+    return profile
 
 
 def _checked(definition: Definition, executor: Executor, owner: int, where: str) -> str:

@@ -108,6 +108,10 @@ class Definition:
     pause_after: int = 1
     survivors: Survivors = Survivors.KILL
     resources: tuple[tuple[str, str], ...] = ()
+    inherited: tuple[str, ...] = ()
+    """Keys whose value is the profile's; not a key itself, nor is the next."""
+    pinned: tuple[str, ...] = ()
+    """Keys that were given by name with their built-in value: no profile changes them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,15 @@ class DaemonStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileFollowed:
+    """A profile was read for a run, and its defaults are not what they were: typed fields of the definition."""
+
+    at: int
+    cron_id: str
+    changes: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class RunHeld:
     """The child exists and waits at the gate."""
 
@@ -323,7 +332,8 @@ Telling = (
     DeliveryEnded | DeliveryRetryRequested | DeliveryDiscardRequested | EscalationEnded | EscalationTold
 )
 Deciding = (
-    WokeUp | ClockSet | DaemonStarted | RunHeld | LaunchFailed | RunEnded | RunLost | TimeoutReached | StopBegun
+    WokeUp | ClockSet | DaemonStarted | ProfileFollowed | RunHeld | LaunchFailed | RunEnded | RunLost
+    | TimeoutReached | StopBegun
     | ArmRequested | ChangeRequested | CancelRequested | PauseRequested | ResumeRequested | SkipRequested
     | PokeRequested | DispatchRequested | RerunRequested | KillRequested | TriggerRequested
     | BackfillRequested | CronFilesRead | HostChanged

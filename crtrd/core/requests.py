@@ -27,6 +27,7 @@ from crtrd.core.events import (
     KillRequested,
     PauseRequested,
     PokeRequested,
+    ProfileFollowed,
     ResumeRequested,
     SkipRequested,
 )
@@ -137,6 +138,16 @@ def redefine(
     differing = [each.name for each in fields(definition) if getattr(definition, each.name) != getattr(
         old.definition, each.name)]
     yield reports.cron_event("changed", cron, f"changed: {', '.join(sorted(differing)) or 'nothing'}", caller)
+
+
+def follow_profile(event: ProfileFollowed, facts: Facts) -> Iterator[Effect]:
+    """Policies only, never when it is due: nothing has to be planned anew."""
+    cron = facts.cron(event.cron_id)
+    if cron is not None and not cron.damage:
+        cron = replace(cron, definition=replace(cron.definition, **event.changes))  # type: ignore[arg-type]
+        yield PutCron(cron)
+        what = ", ".join(sorted(event.changes.keys() - {"inherited"}))
+        yield reports.cron_event("changed", cron, f"follows profile {cron.definition.profile}: {what}")
 
 
 def timing_differs(new: Definition, old: Definition) -> bool:

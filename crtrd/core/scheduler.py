@@ -43,6 +43,7 @@ from crtrd.core.events import (
     LaunchFailed,
     PauseRequested,
     PokeRequested,
+    ProfileFollowed,
     RerunRequested,
     ResumeRequested,
     RunEnded,
@@ -93,6 +94,8 @@ def _decide(event: Deciding, facts: Facts, limits: Limits) -> Iterator[Effect]: 
             yield from _owe_all(event.at, facts, limits, Reason.CLOCK_JUMP)
         case DaemonStarted():
             yield from _daemon_started(event, facts, limits)
+        case ProfileFollowed():
+            yield from requests.follow_profile(event, facts)
         case RunHeld():
             yield from running.run_held(event, facts)
         case LaunchFailed():

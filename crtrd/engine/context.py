@@ -7,9 +7,10 @@ no such case: the command then runs as its owner, and that is said.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from errno import EPERM
 
+from crtrd.config.inherited import difference, follow
 from crtrd.config.loader import host, load_environment, load_profile
 from crtrd.config.profile import Profile
 from crtrd.config.resources import LIMITS, read_limit, read_number, scope_properties
@@ -34,8 +35,11 @@ class Context:
     """What it takes to start one run."""
 
     plan: Plan
+    resources: Pairs
     scope: tuple[tuple[str, int], ...]
     """Properties of the transient scope that the run needs; () where it needs none."""
+    changes: dict[str, object]
+    """What has changed in its profile's defaults since the cron was looked at last."""
     fallen_back: bool
     """Its profile is gone, so it runs as its owner."""
 
@@ -48,8 +52,13 @@ class Contexts:
 
     def of(self, run: Run, cron: Cron, *, head: int) -> Context:
         """Raises LaunchError."""
-        definition = cron.definition
-        profile = self.profile(definition)
+        profile = self.profile(cron.definition)
+        try:
+            definition = follow(cron.definition, profile)
+        except ConfigError as error:
+            raise LaunchError("profile", 0, str(error)) from error
+        changes_to = difference(definition, cron.definition)
+        cron = replace(cron, definition=definition)
         account = find_account(definition, cron.owner, profile)
         same_account(cron, account, profile)
         changes = account.uid != os.geteuid()
@@ -57,7 +66,8 @@ class Contexts:
             raise LaunchError("user", EPERM, f"only root may start a command as {account.name}")
         plan = _plan(run, cron, profile, account, self._environment(run, cron, profile, account), head)
         scope = scope_properties(definition.resources, host()) if definition.resources else ()
-        return Context(plan, scope, fallen_back=bool(definition.profile) and profile is None)
+        missing = bool(definition.profile) and profile is None
+        return Context(plan, definition.resources, scope, changes_to, fallen_back=missing)
 
     def profile(self, definition: Definition) -> Profile | None:
         """The profile that the definition names, as it is now. Raises LaunchError where it cannot be used."""

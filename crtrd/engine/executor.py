@@ -21,7 +21,16 @@ from crtrd.core.effects import (
     Spawn,
     StopRun,
 )
-from crtrd.core.events import DeliveryEnded, Event, LaunchFailed, RunEnded, RunHeld, RunLost, TimeoutReached
+from crtrd.core.events import (
+    DeliveryEnded,
+    Event,
+    LaunchFailed,
+    ProfileFollowed,
+    RunEnded,
+    RunHeld,
+    RunLost,
+    TimeoutReached,
+)
 from crtrd.engine.context import Contexts
 from crtrd.engine.crashpoints import reach
 from crtrd.errors import LaunchError, RequestError
@@ -137,10 +146,14 @@ class Executor:
         reach("spawn.before")
         try:
             context = self.contexts.of(act.run, act.cron, head=self.head)
+            if self.scopes and (why := self.scopes.lacking(context.resources)):
+                raise LaunchError("limits", 0, why)
         except LaunchError as error:
             now = self.reactor.clock.wall()
             self.post(LaunchFailed(now, act.run.id, error.stage, error.errno, str(error), shortage=False))
             return
+        if context.changes:  # decided before the run is held, so it holds for this run too
+            self.post(ProfileFollowed(self.reactor.clock.wall(), act.cron.id, context.changes))
         if context.fallen_back:
             self._announce(reports.profile_missing(act.cron, act.run))
         if self.output:

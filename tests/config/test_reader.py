@@ -97,7 +97,7 @@ def test_ranges(key):
 
 
 def test_the_table_of_keys_and_the_definition_are_the_same():
-    assert {field.name for field in fields(Definition)} == {"name", *BY_NAME}
+    assert {field.name for field in fields(Definition)} == {"name", "inherited", "pinned", *BY_NAME}
     assert len(BY_NAME) == len(KEYS)
     assert {key.name for key in KEYS if key.kind is Kind.CHOICE} >= set(ENUMS)
     for name, enum in ENUMS.items():

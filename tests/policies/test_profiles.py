@@ -226,3 +226,36 @@ def test_last_line_of_a_long_standard_error():
     os.close(write)
     stream.close()
     assert stream.last_line() == b"not now, busy"
+
+
+def test_defaults_follow_the_profile_for_what_the_cron_does_not_say_itself(crtrd):
+    profile(crtrd, "policy", "defaults = { timeout = '9s', retries = 3, grace = '4s' }\n")
+    crtrd.ctl("arm", "policy", "--profile", "policy", "--retries", "0", "--grace", "1s", "--shell", "sleep 600")
+
+    def policies():
+        (shown,) = crtrd.json("show", "policy")
+        return shown["timeout"] // 1_000_000, shown.get("retries", 0), shown["grace"] // 1_000_000
+
+    assert policies() == (9, 0, 1)  # --retries 0 is said, though it is the built-in value
+    profile(crtrd, "policy", "defaults = { timeout = '1s', retries = 5, on_failure = 'continue' }\n")
+    crtrd.ctl("run", "policy", "--wait", check=False)
+    (run,) = crtrd.json("runs", "policy")
+    assert (run["result"], run["duration_us"] < 3_000_000) == ("timeout", True)  # already this run's timeout
+    assert policies() == (1, 0, 1)
+    assert crtrd.json("show", "policy")[0]["on_failure"] == "continue"
+    assert "follows profile policy: on_failure, timeout" in crtrd.said()
+    profile(crtrd, "policy", "")
+    crtrd.ctl("change", "policy", "--shell", "true")
+    crtrd.ctl("run", "policy", "--wait")
+    assert policies() == (3600, 0, 1)
+    crtrd.ctl("change", "policy", "--timeout", "5s")
+    profile(crtrd, "policy", "defaults = { timeout = '7s' }\n")
+    crtrd.ctl("run", "policy", "--wait")
+    assert policies() == (5, 0, 1)
+
+
+@pytest.mark.parametrize("key", ["command", "schedule", "jitter", "profile", "env", "inherited", "nosuchkey"])
+def test_what_is_no_policy_is_no_default(crtrd, key):
+    profile(crtrd, "odd", f"defaults = {{ {key} = 'x' }}\n")
+    done = crtrd.ctl("arm", "odd", "--profile", "odd", "--", "true", check=False)
+    assert (done.returncode, "odd.toml" in done.stderr, key in done.stderr) == (1, True, True)
