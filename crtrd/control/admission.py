@@ -71,30 +71,30 @@ class Admission:
         asking = caller if own is None else replace(caller, interactive=False)
         return self._ask()(need_of(verb), asking, decided)
 
-    def _own(self, subject: Subject, given: Given, uid: int) -> Given | None:
+    def _own(self, subject: Subject, given: Given, uid: int) -> Given | None:  # noqa: PLR0911 - a table
         """The arguments, made certain, where the call is about what is the caller's; else None."""
         first = given[0] if given else None
         match subject, first:
-            case Subject.DEFINITION, Mapping():
-                return given if is_modest(first, uid) else None
+            case Subject.DEFINITION, Mapping() if is_modest(first, uid):
+                return given
             case Subject.CRON, str():
                 return self._named(first, given, uid)
-            case Subject.CHANGES, str():
-                changes = given[1] if len(given) > 1 else None
-                modest = isinstance(changes, Mapping) and is_modest(changes, uid)
-                return self._named(first, given, uid) if modest else None
+            case Subject.CHANGES, str() if len(given) > 1 and is_modest(given[1], uid):
+                return self._named(first, given, uid)
             case (Subject.RUN | Subject.OCCURRENCE), str():
                 return self._part(subject, first, given, uid)
             case Subject.LIST, Mapping():
-                wanted = first.get("cron")
-                if not wanted:
-                    return given
-                cron = self._cron(wanted, uid) if isinstance(wanted, str) else None
-                return ({**first, "cron": cron.id}, *given[1:]) if cron else None
-            case Subject.INBOX, str():
-                return given if first == _account(uid) else None
-            case _:
-                return None
+                return self._listed(first, given, uid)
+            case Subject.INBOX, str() if first == _account(uid):
+                return given
+        return None
+
+    def _listed(self, criteria: Mapping[str, object], given: Given, uid: int) -> Given | None:
+        wanted = criteria.get("cron")
+        if not wanted:
+            return given
+        cron = self._cron(wanted, uid) if isinstance(wanted, str) else None
+        return ({**criteria, "cron": cron.id}, *given[1:]) if cron else None
 
     def _named(self, name: str, given: Given, uid: int) -> Given | None:
         cron = self._cron(name, uid)
@@ -119,9 +119,9 @@ def belongs_to(cron: Cron, uid: int) -> bool:
     return cron.owner == uid and cron.account.split(" ")[0] == str(uid) and not cron.definition.profile
 
 
-def is_modest(table: Mapping[object, object], uid: int) -> bool:
+def is_modest(table: object, uid: int) -> bool:
     """Whether a definition, or changes of one, stay within what the user may do alone."""
-    if any(table.get(key) not in (None, "", [], {}) for key in PRIVILEGED):
+    if not isinstance(table, Mapping) or any(table.get(key) not in (None, "", [], {}) for key in PRIVILEGED):
         return False
     if table.get("user") not in (None, "", _account(uid)):
         return False

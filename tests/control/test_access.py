@@ -147,7 +147,8 @@ def test_a_user_has_their_own_and_sees_no_others(desk):
 
 @as_root
 @pytest.mark.parametrize("more", [{"user": "root"}, {"profile": "x"}, {"resources": {"Nice": "-20"}}, {"pool": "p"},
-                                  {"change_ignore": ["(a+)+$"]}, {"sinks": ["inbox:root"]}, {"sinks": ["unit:a.service"]},
+                                  {"change_ignore": ["(a+)+$"]}, {"sinks": ["inbox:root"]},
+                                  {"sinks": ["unit:a.service"]},
                                   {"sinks": ["cron:job"]}, {"sinks": ["webhook:https://a.test/#secret=k"]}], ids=str)
 def test_a_user_alone_arms_and_changes_to_nothing_beyond_themselves(desk, more):
     authority = Authority(desk, Verdict.REFUSED)

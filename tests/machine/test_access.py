@@ -1,4 +1,4 @@
-"""Who may what on a real bus with a real polkit: every method and property as a user (C59), owners, rules, the socket."""
+"""Who may what, on a real bus with a real polkit: every method and property as a user (C59), owners, the socket."""
 
 import json
 
@@ -17,7 +17,8 @@ RULE = """polkit.addRule(function(action, subject) {
     if (action.id == "org.crtrd.Crtrd1.run" && subject.user == "alice") return polkit.Result.YES;
 });
 """
-TRIGGER = "curl -s -o /dev/null -w '%{http_code}' --unix-socket /run/crtrd/trigger.sock -X POST http://x/v1/crons/NAME/trigger"
+TRIGGER = ("curl -s -o /dev/null -w '%{http_code}' --unix-socket /run/crtrd/trigger.sock"
+           " -X POST http://x/v1/crons/NAME/trigger")
 
 
 def busctl(machine, user, verb, *words):
@@ -66,11 +67,13 @@ def test_every_property_as_alice(guarded):
         done = busctl(guarded, "alice", "get-property", names.BUS_PATH, names.MANAGER_INTERFACE, entry.name)
         assert "may not" in done.stderr, (entry, done)
     run = json.loads(guarded.run("crtrctl runs secret --json=short").stdout)[0]
-    for path, interface in ((f"cron/{run['cron_id']}", names.CRON_INTERFACE), (f"run/{run['id']}", names.RUN_INTERFACE)):
+    for path, interface in ((f"cron/{run['cron_id']}", names.CRON_INTERFACE),
+                            (f"run/{run['id']}", names.RUN_INTERFACE)):
         words = (f"{names.BUS_PATH}/{path}", "org.freedesktop.DBus.Properties", "GetAll", "s", interface)
         done = busctl(guarded, "alice", "call", *words)
         assert "may not" in done.stderr, (path, done)
-    managed = busctl(guarded, "alice", "call", names.BUS_PATH, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")
+    words = (names.BUS_PATH, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")
+    managed = busctl(guarded, "alice", "call", *words)
     assert (managed.returncode, run["cron_id"] in managed.stdout) == (0, False)
     assert run["cron_id"] not in busctl(guarded, "alice", "tree").stdout
 
