@@ -160,6 +160,8 @@ class Daemon:
         address = f"unix:path={bus}" if self.places.home and bus.exists() else None
         self.bus = BusService(self.reactor, self.control, address=address, user=self.places.user)
         self.bus.on_trouble = self._bus_trouble
+        if not self.places.user:
+            hooks.authority = self.bus.polkit.check
         self.bus.on_owned = self._be_ready
         self.trigger = TriggerServer(self.reactor, self.control, self._sockets())
         manager = Manager(self.reactor, user=self.places.user) if self.notifier.present else None
