@@ -85,7 +85,7 @@ NEEDS: dict[str, Need] = {
     "list_occurrences": Need.READ, "list_runs": Need.READ, "status": Need.READ, "properties": Need.READ,
     "list_outbox": Need.READ, "retry_delivery": Need.MANAGE, "discard_delivery": Need.MANAGE,
     "list_escalations": Need.READ, "deliver_escalation": Need.MANAGE, "read_inbox": Need.READ, "ack_inbox": Need.MANAGE,
-    "drain": Need.MANAGE, "reload": Need.MANAGE,
+    "drain": Need.MANAGE, "reload": Need.MANAGE, "reexecute": Need.MANAGE,
 }
 SUBJECTS: dict[str, Subject] = {
     "arm": Subject.DEFINITION, "change": Subject.CHANGES, "calendar": Subject.ANYBODY,

@@ -44,6 +44,7 @@ class Hooks:
     touched: Callable[[], None] = lambda: None
     reload: Callable[[Reply], None] = lambda done: done(None)
     """Read every file again; the reply comes when what was read is durable."""
+    reexecute: Callable[[], None] = lambda: None
     stage: Callable[[], Stage] = lambda: Stage.RUNNING
     authority: Ask = nobody_to_ask
     inbox: Callable[[], Path] = Path
@@ -341,6 +342,11 @@ class Control:
     def _reload(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         self.hooks.reload(_empty(reply))
 
+    def _reexecute(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        """Answered first: the rest of this life's calls are answered while it gives up its name."""
+        reply(None)
+        self.hooks.reexecute()
+
     VERBS: ClassVar[Mapping[str, Callable[["Control", tuple[object, ...], Caller, Reply], None]]] = {
         "arm": _arm, "change": _change, "cancel": _cancel, "pause": _pause,
         "resume": _resume, "skip": _skip, "poke": _poke, "run": _run,
@@ -348,7 +354,7 @@ class Control:
         "get_occurrence": _get_occurrence, "list_crons": _list_crons,
         "list_occurrences": _list_occurrences, "list_runs": _list_runs, "next": _next,
         "calendar": _calendar, "explain": _explain, "status": _status,
-        "drain": _drain, "reload": _reload, **telling.VERBS,
+        "drain": _drain, "reload": _reload, "reexecute": _reexecute, **telling.VERBS,
     }
 
 

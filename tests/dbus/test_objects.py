@@ -28,7 +28,7 @@ CONTRACT = {
     "ListCrons": ("a{sv}us", "aa{sv}s"), "ListOccurrences": ("a{sv}us", "aa{sv}s"), "ListRuns": ("a{sv}us", "aa{sv}s"),
     "Backfill": ("stta{sv}", "u"), "ListOutbox": ("a{sv}us", "aa{sv}s"), "ListEscalations": ("a{sv}us", "aa{sv}s"),
     "DeliverEscalation": ("s", ""), "ReadInbox": ("ssu", "aa{sv}s"), "AckInbox": ("ss", ""),
-    "RetryDelivery": ("s", ""), "DiscardDelivery": ("s", ""), "Drain": ("b", ""), "Reload": ("", ""),
+    "RetryDelivery": ("s", ""), "DiscardDelivery": ("s", ""), "Drain": ("b", ""), "Reload": ("", ""), "Reexecute": ("", ""),
 }
 
 
