@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crtrd import names
-from crtrd.cli.looking import cron, definition
+from crtrd.cli.looking import cron, definition, own
 from crtrd.cli.preview import host_zone
 from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, packed
 from crtrd.config.cronfile import write_file
@@ -197,7 +197,7 @@ def export(session: Session) -> int:
         return DONE
     for index, view in enumerate(views):
         name = str(view["name"])
-        text = write_file(name, definition(view))
+        text = write_file(name, own(view))
         if options.directory is None:
             session.out.line(("\n" if index else "") + text.rstrip("\n"))
             continue

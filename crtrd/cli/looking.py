@@ -11,6 +11,8 @@ from crtrd.cli.words import calendar_time, harmless, relative, span
 from crtrd.config.keys import BY_NAME, KEYS
 
 EMPTY_IS_NONE = frozenset({"last_status", "last_run", "next"})
+SHOWN_ALWAYS = frozenset({"timeout", "grace", "overlap"})
+"""Keys that a view has also where they stand at their built-in value."""
 FAILURES = frozenset({"failed", "abandoned", "unobserved", "partial"})
 
 
@@ -44,6 +46,19 @@ def definition(view: Mapping[str, object]) -> View:
     return {
         key.name: table[key.name] for key in KEYS
         if key.name in told or table.get(key.name) not in (None, "", [], {})
+    }
+
+
+def own(view: Mapping[str, object]) -> View:
+    """The keys that the cron says itself: neither its profile's nor built in, unless it was given them by name."""
+    from crtrd.core.cron import Definition  # noqa: PLC0415  # for the verbs that write files alone
+
+    told = view.get("definition")
+    hidden, pinned = (told.get(word) or () if isinstance(told, Mapping) else () for word in ("inherited", "pinned"))
+    built_in = Definition("")
+    return {
+        key: value for key, value in definition(view).items()
+        if key not in hidden and (key in pinned or key not in SHOWN_ALWAYS or value != getattr(built_in, key))
     }
 
 
@@ -228,7 +243,7 @@ def cat(session: Session) -> int:
     from crtrd.config.cronfile import write_file  # noqa: PLC0415  # tomllib and the schedule room, for this verb alone
 
     for index, view in enumerate(views):
-        text = write_file(str(view.get("name")), definition(view))
+        text = write_file(str(view.get("name")), own(view))
         session.out.line(("\n" if index else "") + text.rstrip("\n"))
     return DONE
 

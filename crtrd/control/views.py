@@ -32,7 +32,7 @@ def cron_details(cron: Cron, summary: View) -> View:
     definition = cron.definition
     for field in fields(Definition):
         value = getattr(definition, field.name)
-        if field.name in shown or field.name == "pinned" or value == field.default:
+        if field.name in shown or (value == field.default and field.name not in definition.pinned):
             continue
         shown[field.name] = _plain(value)
     shown["timeout"], shown["grace"] = definition.timeout, definition.grace

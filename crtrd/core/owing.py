@@ -46,7 +46,7 @@ def owe_due(cron: Cron, now: int, facts: Facts, why_missed: Reason) -> Iterator[
 
     Where its schedule cannot be used nothing is decided: what came due is found when it can be used again.
     """
-    if why := fault(cron):
+    if not cron.damage and (why := fault(cron)):
         yield from park(cron, why)
         return
     span = timetable(cron).span(cron.considered, now, KEEP)
