@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping, MutableMapping
 
 from crtrd import __version__, names
-from crtrd.config.loader import host_zone, load_settings
+from crtrd.config.loader import host_zone, load_last_good, load_settings
 from crtrd.config.settings import ClockMode, Settings
 from crtrd.control.arming import new_definition
 from crtrd.control.telling import account_with_mail
@@ -104,8 +104,10 @@ class Daemon:
         try:
             return load_settings(self.places)
         except ConfigError as error:
-            self._say("config.rejected", f"{error}; running with the defaults", 3)
-            return Settings()
+            settings, faults = load_last_good(self.places)
+            for fault in faults or [error]:
+                self._say("config.rejected", f"{fault}; what it said when it was last good holds", 3)
+            return settings
 
     def _repair(self, cgroups: Cgroups | None) -> None:
         """The boot list, before supervision touches anything."""

@@ -28,6 +28,7 @@ BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
 
 def main() -> int:
     """Ends with the daemon; what was started here is ended here, by pid."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C, so that nothing is left behind
     home = Path(os.environ.setdefault("CRTR_HOME", "var")).absolute()
     os.environ["CRTR_HOME"] = str(home)
     places = names.places(os.environ, user=False)
@@ -51,9 +52,10 @@ def start_bus(places: names.Places) -> subprocess.Popen[bytes]:
     places.private_bus.unlink(missing_ok=True)
     config = places.runtime / "bus.conf"
     config.write_text(BUS_CONFIG.format(path=places.private_bus), encoding="utf-8")
-    bus = subprocess.Popen(
-        [program, f"--config-file={config}", "--nofork", "--nopidfile", "--print-address=1"],
-        stdout=subprocess.PIPE, start_new_session=True)
+    with (places.runtime / "bus.log").open("wb") as log:
+        bus = subprocess.Popen(
+            [program, f"--config-file={config}", "--nofork", "--nopidfile", "--print-address=1"],
+            stdout=subprocess.PIPE, stderr=log, start_new_session=True)
     if bus.stdout is None or not bus.stdout.readline():
         sys.exit("cannot start a private bus: dbus-daemon ended at once")
     return bus
@@ -67,6 +69,8 @@ def attend(daemon: subprocess.Popen[bytes], home: Path) -> int:
 
     try:
         wait_until(lambda: crtrctl("list").returncode == 0 or daemon.poll() is not None)
+        if daemon.poll() is not None:
+            return daemon.returncode
         for name, *words in EXAMPLES:
             if crtrctl("show", name).returncode != 0:
                 print(crtrctl("arm", name, *words).stdout, end="", flush=True)

@@ -73,6 +73,22 @@ def test_a_bad_file_at_start_does_not_stop_the_crons(crtrd):
     assert crtrd.ctl("list").returncode == 0
 
 
+def test_a_broken_drop_in_leaves_the_rest_in_force(crtrd):
+    crtrd.start()
+    crtrd.stop()
+    drop_in = crtrd.places.config / "crtrd.toml.d" / "x.toml"
+    drop_in.parent.mkdir()
+    drop_in.write_text("idle_grac = 3\n")
+    crtrd.start()
+    assert "idle_grac" in crtrd.said()
+    assert "started, clock internal" in crtrd.said().rpartition("idle_grac")[2]
+    crtrd.stop()
+    drop_in.unlink()
+    settings(crtrd, "broken")
+    crtrd.start()
+    assert crtrd.said().splitlines()[-1].endswith("started, clock internal")
+
+
 def test_drained_it_starts_nothing_and_loses_nothing(crtrd, tmp_path):
     file = tmp_path / "marks"
     crtrd.start()
