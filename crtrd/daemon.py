@@ -28,6 +28,7 @@ from crtrd.delivery.attempt import TAKEN, Said, failed
 from crtrd.delivery.worker import Couriers, Lent
 from crtrd.engine import crashpoints
 from crtrd.engine.context import Contexts
+from crtrd.engine.descriptors import DRAINED, EXECUTED_AT, Descriptors
 from crtrd.engine.engine import Engine
 from crtrd.engine.executor import Executor
 from crtrd.engine.heartbeat import Heartbeat
@@ -55,8 +56,7 @@ USAGE = "usage: crtrd [--system|--user] [--version]"
 READY_WITHIN = 2_000_000  # the bus may be away; the socket and the schedule work without it
 SOON = 5_000_000  # the spawner comes up while we wait for an instant this near
 COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and our first instruction
-KINDS = ("out", "err", "spo", "spe", "pid", "control")  # of stored descriptors; the last one is a spawner's
-ID_LENGTH = 32
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PRUNE_FIRST, PRUNE_PAUSE, PRUNE_AGAIN = 10_000_000, 50_000, 86_400_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -69,7 +69,9 @@ class Daemon:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by whoever started us, it would eat exit statuses
         self.environ = environ
         self.notifier = Notifier(environ)
-        self.passed = _take_descriptors(environ)
+        self.descriptors = Descriptors(self.notifier, _take_descriptors(environ))
+        self.executed_at = int(environ.pop(EXECUTED_AT, "0"))
+        self.drained = environ.pop(DRAINED, "") == "1"
         crashpoints.arm(environ)
         self.clock = Clock()
         self.reactor = Reactor(self.clock)
@@ -95,7 +97,10 @@ class Daemon:
         self._watch_signals()
         self._begin()
         self.reactor.run()
+        handed = self.supervisor.hand_over() if self.lifecycle.handing_over else {}
         self._close()
+        if self.lifecycle.again and self.lifecycle.handing_over:
+            self._execute_again(handed)
         return 1 if self.lifecycle.failed else 0
 
     # building ----------------------------------------------------------------------------------------------------
@@ -143,8 +148,8 @@ class Daemon:
         heartbeat = Heartbeat(self.reactor, self.store, self.supervisor, self.settings.lease_ttl)
         self.executor.live = heartbeat.begin
         if self.notifier.present:
-            self.supervisor.handed = self._keep_descriptors
-            self.supervisor.returned = self._drop_descriptors
+            self.supervisor.handed = self.descriptors.keep
+            self.supervisor.returned = self.descriptors.drop
         self.engine = Engine(self.reactor, self.store, self.executor, self._limits())
         self.executor.post = self.engine.post
         self.files = HostFiles(self.engine, self.places, lambda table, where: new_definition(
@@ -162,13 +167,18 @@ class Daemon:
         address = f"unix:path={bus}" if self.places.home and bus.exists() else None
         self.bus = BusService(self.reactor, self.control, address=address, user=self.places.user)
         self.bus.on_trouble = self._bus_trouble
+        if not self.places.user:
+            hooks.authority = self.bus.polkit.check
         self.bus.on_owned = self._be_ready
-        self.trigger = TriggerServer(self.reactor, self.control, self._sockets())
+        self.sockets = self._sockets()
+        listening = [each for some in self.sockets.values() for each in some]
+        self.trigger = TriggerServer(self.reactor, self.control, listening)
         manager = Manager(self.reactor, user=self.places.user) if self.notifier.present else None
         self.executor.scopes = Scopes(manager, self.supervisor, self.cgroups)
         surfaces = Surfaces(quiet=self._quiet, release=self.bus.release, stop_accepting=self.trigger.stop_accepting)
         self._build_couriers(manager)
         self.lifecycle = Lifecycle(self.engine, self.settings, self.notifier, manager, surfaces)
+        hooks.reexecute = lambda: self.lifecycle.hand_over(again=True)
         hooks.touched, hooks.stage = self.lifecycle.touched, lambda: self.lifecycle.stage
 
     def _build_couriers(self, manager: Manager | None) -> None:
@@ -209,11 +219,11 @@ class Daemon:
     def _quiet(self) -> bool:
         return not (self.bus.pending() or self.trigger.open_requests() or self.executor.unanswered)
 
-    def _sockets(self) -> list[socket.socket]:
-        """The manager's, or, from a terminal, one of our own."""
-        passed = [fd for name, fds in self.passed.items() if _stored(name) is None for fd in fds]
+    def _sockets(self) -> dict[str, list[socket.socket]]:
+        """The manager's, or, from a terminal, one of our own. By name."""
+        passed = self.descriptors.sockets()
         if passed or self.notifier.present:
-            return [socket.socket(fileno=fd) for fd in passed]
+            return {name: [socket.socket(fileno=fd) for fd in fds] for name, fds in passed.items()}
         path = self.places.socket
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -221,35 +231,18 @@ class Daemon:
         own.bind(str(path))
         path.chmod(0o660)
         own.listen(128)
-        return [own]
-
-    # the descriptor store ----------------------------------------------------------------------------------------
-
-    def _keep_descriptors(self, run_id: str, fds: Mapping[str, int]) -> None:
-        for kind, fd in fds.items():
-            self.notifier.store_fd(f"{kind}-{run_id}", fd)
-
-    def _drop_descriptors(self, run_id: str) -> None:
-        for kind in KINDS:
-            self.notifier.drop_fd(f"{kind}-{run_id}")
-
-    def _stored_descriptors(self) -> dict[str, dict[str, int]]:
-        kept: dict[str, dict[str, int]] = {}
-        for name, fds in self.passed.items():
-            if (stored := _stored(name)) is not None:
-                kind, run_id = stored
-                kept.setdefault(run_id, {})[kind] = fds[0]
-        return kept
+        return {names.SOCKET_UNIT: [own]}
 
     # beginning and ending ----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         self.executor.perform(self.repairs)
         self._say("daemon.started", f"crtrd {__version__} started, clock {self.settings.clock}")
-        stored = self._stored_descriptors()
+        stored = self.descriptors.stored()
         for name in [name for name, fds in stored.items() if fds.keys() == {"control", "pid"}]:
             self.supervisor.inherit(name, stored.pop(name))
-        recovery = Recovery(self.engine, self.supervisor, self._drop_descriptors)
+        recovery = Recovery(self.engine, self.supervisor, self.descriptors.drop)
+        self.engine.drained = self.drained
         self.engine.recover()
         recovery.begin(stored, self._recovered)
         self.bus.start()
@@ -273,7 +266,9 @@ class Daemon:
             self.supervisor.prepare()
 
     def _age(self) -> int:
-        """Microseconds since our process was made: start ticks count from boot, as CLOCK_BOOTTIME does."""
+        """Microseconds since our program was started: start ticks count from boot, as CLOCK_BOOTTIME does."""
+        if self.executed_at:
+            return self.clock.boot() - self.executed_at
         with open("/proc/self/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])
         return self.clock.boot() - ticks * 1_000_000 // TICKS
@@ -318,13 +313,16 @@ class Daemon:
         for end in (self._signals, self._signal_end):
             end.setblocking(False)  # noqa: FBT003 - the standard library's own signature
         signal.set_wakeup_fd(self._signal_end.fileno())
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in SIGNALS:
             signal.signal(number, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # see _execute_again
         self.reactor.watch(self._signals.fileno(), IN, lambda _: self._signaled())
 
     def _signaled(self) -> None:
         for number in self._signals.recv(64):
-            if number in {signal.SIGTERM, signal.SIGINT}:
+            if number == signal.SIGTERM:
+                self.lifecycle.terminate()
+            elif number == signal.SIGINT:
                 self.lifecycle.stop()
             elif number == signal.SIGHUP:
                 try:
@@ -346,6 +344,18 @@ class Daemon:
         self.lifecycle.failed = True
         self.reactor.stop()
 
+    def _execute_again(self, handed: Mapping[str, Mapping[str, int]]) -> None:
+        """The same process, so children stay children. Signals wait until the next life looks at them."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        environ = dict(self.environ)
+        if self.engine.drained:
+            environ[DRAINED] = "1"
+        sockets = {name: [each.fileno() for each in some] for name, some in self.sockets.items()}
+        self.descriptors.pass_on(handed, sockets, environ)
+        program, *arguments = sys.orig_argv
+        os.execve(program if program.startswith("/") else sys.executable,  # noqa: S606 - ourselves
+                  [program, *arguments], environ)
+
     def _close(self) -> None:
         self.bus.close()
         self.trigger.close()
@@ -363,12 +373,6 @@ def _take_descriptors(environ: MutableMapping[str, str]) -> dict[str, list[int]]
     except ManagerError as error:
         print(f"crtrd: {error}", file=sys.stderr)  # noqa: T201 - before there is a journal
         return {}
-
-
-def _stored(name: str) -> tuple[str, str] | None:
-    """(`out`, run id) of a descriptor that an earlier life stored, None for a socket."""
-    kind, _, run_id = name.partition("-")
-    return (kind, run_id) if kind in KINDS and len(run_id) == ID_LENGTH else None
 
 
 def main() -> int:

@@ -45,6 +45,7 @@ class Code(StrEnum):
     LEDGER_UNAVAILABLE = "LedgerUnavailable"
     SHUTTING_DOWN = "ShuttingDown"
     ACCESS_DENIED = "AccessDenied"
+    INTERACTION_REQUIRED = "InteractionRequired"
     LIMIT_EXCEEDED = "LimitExceeded"
 
 

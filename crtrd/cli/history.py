@@ -49,9 +49,11 @@ def occurrences(session: Session) -> int:
     if session.out.json:
         session.out.dump([as_json(view, OCCURRENCE_FIELDS) for view in views])
         return DONE
-    rows = [(day_time(_number(view, "instant")), str(view.get("origin", "")), str(view.get("status", "")),
-             str(view.get("reason") or "-"), str(view.get("detail") or "")) for view in views]
-    session.out.table(("INSTANT", "ORIGIN", "STATUS", "REASON", "DETAIL"), rows, flexible=4, total="occurrences")
+    rows = [(str(view.get("id", ""))[:12], day_time(_number(view, "instant")), str(view.get("origin", "")),
+             str(view.get("status", "")), str(view.get("reason") or "-"), str(view.get("detail") or ""))
+            for view in views]
+    session.out.table(("OCCURRENCE", "INSTANT", "ORIGIN", "STATUS", "REASON", "DETAIL"), rows, flexible=5,
+                      total="occurrences")
     return DONE
 
 

@@ -64,7 +64,8 @@ def take(session: Session) -> int:
         for line in _read(session, path):
             if isinstance(line, Refusal):
                 refused += 1
-                session.complain(f"{path}:{line.number}: cannot import this line: {line.reason}")
+                where, what = (f"{path}:{line.number}", "this line") if line.number else (path, "it")
+                session.complain(f"{where}: cannot import {what}: {line.reason}")
             else:
                 found.append(line)
     if options.verify:
@@ -165,13 +166,13 @@ def _compare(session: Session, found: list[Imported]) -> int:
         span = parse_span(session.options.verify)
     except ScheduleError as error:
         raise Failure(f"cannot use --verify {session.options.verify}: {error.reason}", USAGE) from error
-    differing, compared = 0, 0
+    differing, compared, lines = 0, 0, 0
     for each in found:
         result = compare(each, session.now, session.now + span)
         if result is None:
             session.out.note(f"line {each.number}: {each.name}: not compared, no clock decides {each.entry.schedule}")
             continue
-        compared += result.instants
+        compared, lines = compared + result.instants, lines + 1
         lost = [f"only cron: {format_instant(instant)}" for instant in result.only_old]
         lost += [f"only crtrd: {format_instant(instant)}" for instant in result.only_new]
         differing += len(lost)
@@ -179,7 +180,7 @@ def _compare(session: Session, found: list[Imported]) -> int:
             session.out.line(f"line {each.number}: {each.name}: {text}")
         if len(lost) > MOST_SHOWN:
             session.out.line(f"line {each.number}: {each.name}: and {len(lost) - MOST_SHOWN} more")
-    session.out.note(f"{compared} instants of {len(found)} lines compared, {differing or 'none'} differ.")
+    session.out.note(f"{compared} instants of {lines} lines compared, {differing or 'none'} differ.")
     return FAILED if differing else DONE
 
 

@@ -64,6 +64,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("drain", "operating", "", "start nothing more until undrain"),
         Verb("undrain", "operating", "", "go on starting"),
         Verb("daemon-reload", "operating", "", "read the configuration again"),
+        Verb("daemon-reexec", "operating", "", "execute the daemon anew, with its runs"),
     )),
 )
 VERBS = {verb.name: verb for _, verbs in GROUPS for verb in verbs}

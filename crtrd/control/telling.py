@@ -76,8 +76,8 @@ def _disposition(answer: Disposition) -> views.View:
 # the outbox --------------------------------------------------------------------------------------------------------
 
 
-def list_outbox(control: "Control", given: Given, _: Caller, reply: Reply) -> None:
-    wanted, limit, after = control.history(given, "list outbox", {"state": str})
+def list_outbox(control: "Control", given: Given, caller: Caller, reply: Reply) -> None:
+    wanted, limit, after = control.history(given, caller, "list outbox", {"state": str})
     found, onward = control.queries.deliveries(wanted, limit, after)
     reply(([views.delivery_view(each) for each in found], str(onward) if onward else ""))
 
@@ -95,8 +95,8 @@ def discard_delivery(control: "Control", given: Given, caller: Caller, reply: Re
 # escalations -------------------------------------------------------------------------------------------------------
 
 
-def list_escalations(control: "Control", given: Given, _: Caller, reply: Reply) -> None:
-    wanted, limit, after = control.history(given, "list escalations", {"state": str})
+def list_escalations(control: "Control", given: Given, caller: Caller, reply: Reply) -> None:
+    wanted, limit, after = control.history(given, caller, "list escalations", {"state": str})
     found, onward = control.queries.escalations(wanted, limit, after)
     reply(([views.escalation_view(each) for each in found], str(onward) if onward else ""))
 

@@ -8,15 +8,17 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from crtrd import __version__
 from crtrd.config.loader import host_zone
 from crtrd.control import arguments, telling, views
-from crtrd.control.access import Caller, check
+from crtrd.control.access import Ask, Caller, nobody_to_ask
+from crtrd.control.admission import Admission, belongs_to
 from crtrd.control.arming import changed_fields, new_definition
+from crtrd.control.denials import Denials
 from crtrd.control.explain import explanation
 from crtrd.core import events
 from crtrd.core.cron import SECOND, Cron, Definition
@@ -42,7 +44,9 @@ class Hooks:
     touched: Callable[[], None] = lambda: None
     reload: Callable[[Reply], None] = lambda done: done(None)
     """Read every file again; the reply comes when what was read is durable."""
+    reexecute: Callable[[], None] = lambda: None
     stage: Callable[[], Stage] = lambda: Stage.RUNNING
+    authority: Ask = nobody_to_ask
     inbox: Callable[[], Path] = Path
     """The folder of the inboxes."""
 
@@ -54,19 +58,31 @@ class Control:
         self.engine, self.instance, self.hooks = engine, instance, hooks
         self.started_at = engine.reactor.clock.wall()
         self.queries = engine.store.queries
+        self._admission = Admission(self.queries, lambda: hooks.authority)
+        self._denials = Denials(engine.reactor.clock.mono)
 
     def call(self, verb: str, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         """Use a verb. `given` comes straight from outside."""
+        def go(given: tuple[object, ...], caller: Caller) -> None:
+            self._perform(verb, given, caller, reply)
+
+        def refuse(error: RequestError) -> None:
+            self._announce_denied(verb, caller)
+            reply(error)
+
         try:
-            check(verb, caller)
+            self._admission.admit(verb, given, caller, go, refuse)
+        except LedgerError as error:
+            reply(RequestError(Code.LEDGER_UNAVAILABLE, str(error)))
+
+    def _perform(self, verb: str, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        try:
             handler = self.VERBS.get(verb)
             if handler is None:
                 message = f"cannot {verb.replace('_', ' ')}: this version cannot do that yet"
                 raise RequestError(Code.INVALID_STATE, message)
             handler(self, given, caller, reply)
         except RequestError as error:
-            if error.code is Code.ACCESS_DENIED:
-                self._announce_denied(verb, caller)
             reply(error)
         except ConfigError as error:
             reply(RequestError(Code.INVALID_DEFINITION, str(error)))
@@ -101,6 +117,8 @@ class Control:
         return "draining" if stage is Stage.RUNNING and self.engine.drained else str(stage)
 
     def _announce_denied(self, verb: str, caller: Caller) -> None:
+        if not self._denials.tell(caller.uid):
+            return
         fields: dict[str, str | int] = {} if caller.uid is None else {"CRTRD_CALLER_UID": caller.uid}
         who = "an unknown caller" if caller.uid is None else f"uid {caller.uid}"
         message = f"{who} may not {verb.replace('_', ' ')} (by {caller.via})"
@@ -127,6 +145,8 @@ class Control:
         cron = self.cron(given[0])
         table = arguments.table(given[1], "changes")
         changes, account = changed_fields(table, cron, self.engine.executor, where=f"cron {cron.name}")
+        if caller.limited:
+            account = cron.account  # should another user be written into it meanwhile, it starts nothing
         self.post(
             lambda now, ticket: events.ChangeRequested(now, ticket, _uid(caller), cron.id, changes, account),
             _mapped(reply, lambda cron: {"id": cron.id, "next": cron.next_at}, Cron))
@@ -230,16 +250,26 @@ class Control:
         found = self._occurrence(given[0])
         reply(views.occurrence_view(found, self.queries.cells(found.id)))
 
-    def _list_crons(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+    def _list_crons(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         wanted, (limit, after) = arguments.cron_filter(given[0]), arguments.page(given[1], given[2])
+        if caller.limited:
+            wanted = replace(wanted, ids=self._own_crons(caller))
         crons, onward = self.queries.crons(wanted, limit, after)
         reply(([self._summary(cron) for cron in crons], str(onward) if onward else ""))
 
-    def history(self, given: tuple[object, ...], verb: str, words: Mapping[str, type]) -> tuple[Filter, int, int]:
+    def _own_crons(self, caller: Caller) -> tuple[str, ...]:
+        """Ids of the crons that are the caller's."""
+        return tuple(cron.id for cron in self.queries.crons_of(_uid(caller)) if belongs_to(cron, _uid(caller)))
+
+    def history(
+        self, given: tuple[object, ...], caller: Caller, verb: str, words: Mapping[str, type]
+    ) -> tuple[Filter, int, int]:
+        """What a list is narrowed to, for this caller."""
         chosen = arguments.table(given[0], "filter")
         cron_id = self._history_cron(chosen["cron"]) if chosen.get("cron") else ""
         limit, after = arguments.page(given[1], given[2])
-        return arguments.history_filter(chosen, verb, cron_id, words), limit, after
+        wanted = arguments.history_filter(chosen, verb, cron_id, words)
+        return replace(wanted, ids=self._own_crons(caller)) if caller.limited else wanted, limit, after
 
     def _history_cron(self, wanted: object) -> str:
         """History outlives its cron: an id that only the ledger's rows know is good enough."""
@@ -250,14 +280,14 @@ class Control:
             raise RequestError(Code.NO_SUCH_CRON, f"cannot find cron {_shown(name)}: no cron has that name or id")
         return cron_id
 
-    def _list_occurrences(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
-        wanted, limit, after = self.history(given, "list occurrences", {"status": str})
+    def _list_occurrences(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        wanted, limit, after = self.history(given, caller, "list occurrences", {"status": str})
         found, onward = self.queries.occurrences(wanted, limit, after)
         rows = [views.occurrence_view(each, self.queries.cells(each.id)) for each in found]
         reply((rows, str(onward) if onward else ""))
 
-    def _list_runs(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
-        wanted, limit, after = self.history(given, "list runs", {"result": str, "occurrence_id": str})
+    def _list_runs(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        wanted, limit, after = self.history(given, caller, "list runs", {"result": str, "occurrence_id": str})
         found, onward = self.queries.runs(wanted, limit, after)
         reply(([views.run_view(run) for run in found], str(onward) if onward else ""))
 
@@ -312,6 +342,11 @@ class Control:
     def _reload(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         self.hooks.reload(_empty(reply))
 
+    def _reexecute(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        """Answered first: the rest of this life's calls are answered while it gives up its name."""
+        reply(None)
+        self.hooks.reexecute()
+
     VERBS: ClassVar[Mapping[str, Callable[["Control", tuple[object, ...], Caller, Reply], None]]] = {
         "arm": _arm, "change": _change, "cancel": _cancel, "pause": _pause,
         "resume": _resume, "skip": _skip, "poke": _poke, "run": _run,
@@ -319,7 +354,7 @@ class Control:
         "get_occurrence": _get_occurrence, "list_crons": _list_crons,
         "list_occurrences": _list_occurrences, "list_runs": _list_runs, "next": _next,
         "calendar": _calendar, "explain": _explain, "status": _status,
-        "drain": _drain, "reload": _reload, **telling.VERBS,
+        "drain": _drain, "reload": _reload, "reexecute": _reexecute, **telling.VERBS,
     }
 
 

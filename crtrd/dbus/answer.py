@@ -29,6 +29,7 @@ ERRORS: dict[Code, str] = {
     Code.LEDGER_UNAVAILABLE: names.ERROR_PREFIX + "LedgerUnavailable",
     Code.SHUTTING_DOWN: names.ERROR_PREFIX + "ShuttingDown",
     Code.ACCESS_DENIED: FREEDESKTOP_ERROR + "AccessDenied",
+    Code.INTERACTION_REQUIRED: FREEDESKTOP_ERROR + "InteractiveAuthorizationRequired",
     Code.LIMIT_EXCEEDED: FREEDESKTOP_ERROR + "LimitsExceeded",
 }
 

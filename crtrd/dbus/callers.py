@@ -24,7 +24,7 @@ class Callers:
     """Identities by unique bus name. A unique name is never given to another connection while the bus lives."""
 
     def __init__(
-        self, ask: Callable[[Message, Callable[[Message], None]], None], tell: Callable[[Message], None]
+        self, ask: Callable[[Message, Callable[[Message], None]], object], tell: Callable[[Message], None]
     ) -> None:
         self._ask, self._tell = ask, tell
         self._known: dict[str, Caller] = {}
@@ -41,7 +41,8 @@ class Callers:
         self._asking[sender] = [then]
         # The rule first: who leaves between the two is noticed.
         self._tell(message_bus.AddMatch(_leaving(sender)))
-        return self._ask(message_bus.GetConnectionCredentials(sender), lambda reply: self._learned(sender, reply))
+        self._ask(message_bus.GetConnectionCredentials(sender), lambda reply: self._learned(sender, reply))
+        return None
 
     def left(self, sender: str) -> None:
         """The bus says that `sender` is gone: nothing of it is kept, its waiting calls are nobody's."""
@@ -57,7 +58,7 @@ class Callers:
             then(NOBODY)
 
     def _learned(self, sender: str, reply: Message) -> None:
-        caller = _caller(reply)
+        caller = _caller(sender, reply)
         if caller is NOBODY:
             self._tell(message_bus.RemoveMatch(_leaving(sender)))
         else:
@@ -68,7 +69,7 @@ class Callers:
             then(caller)
 
 
-def _caller(reply: Message) -> Caller:
+def _caller(sender: str, reply: Message) -> Caller:
     if reply.header.message_type is not MessageType.method_return:
         return NOBODY
     match reply.body:
@@ -78,9 +79,9 @@ def _caller(reply: Message) -> Caller:
             return NOBODY
     match said:
         case {"UnixUserID": int() as uid, "ProcessID": int() as pid}:
-            return Caller(uid, pid, "bus")
+            return Caller(uid, pid, "bus", sender)
         case {"UnixUserID": int() as uid}:
-            return Caller(uid, None, "bus")
+            return Caller(uid, None, "bus", sender)
         case _:
             return NOBODY
 

@@ -188,9 +188,15 @@ class Dispatcher:
 
         def runs(value: object) -> None:
             found.update(_managed(page_of(value)[0], run_path, objects.RUN, objects.run_properties))
-            if node.kind is Kind.ROOT:
-                own = objects.manager_properties(self._control.properties())
-                found[names.BUS_PATH] = {MANAGER.name: own}
+            if node.kind is not Kind.ROOT:
+                return answer.give("a{oa{sa{sv}}}", (found,))
+            return self._control.call("status", (), caller, manager)
+
+        def manager(allowed: object) -> None:
+            """Its properties count what others have: only for who may know."""
+            known = not isinstance(allowed, RequestError)
+            own = objects.manager_properties(self._control.properties()) if known else {}
+            found[names.BUS_PATH] = {MANAGER.name: own}
             answer.give("a{oa{sa{sv}}}", (found,))
 
         def crons(value: object) -> None:

@@ -174,6 +174,7 @@ METHODS: tuple[Method, ...] = (
     _method("DeliverEscalation", "s escalation", "", "deliver_escalation"),
     _method("Drain", "b enable", "", "drain"),
     _method("Reload", "", "", "reload"),
+    _method("Reexecute", "", "", "reexecute"),
 )
 BY_NAME: dict[str, Method] = {method.member.name: method for method in METHODS}
 

@@ -10,6 +10,7 @@ here; runs do not depend on anything here.
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from jeepney import HeaderFields, MessageFlag, MessageType
 from jeepney.bus_messages import DBusNameFlags, MatchRule, message_bus
@@ -24,6 +25,7 @@ from crtrd.dbus.callers import Callers
 from crtrd.dbus.connection import Connection
 from crtrd.dbus.dispatch import Dispatcher
 from crtrd.dbus.framing import Damaged
+from crtrd.dbus.polkit import Polkit
 from crtrd.dbus.signals import Object, changed_objects, comings_and_goings, invalidated, signals
 from crtrd.errors import Code
 from crtrd.loop.reactor import Reactor, Timer
@@ -52,6 +54,7 @@ class BusService:
         self._connection: Connection | None = None
         self._dispatcher = Dispatcher(control, self._report)
         self._callers = Callers(self._ask, self._send_quietly)
+        self.polkit = Polkit(reactor, self._ask, self._send_quietly)
         self._wanted = self._owned = self._closed = False
         self._releasing: Callable[[], None] | None = None
         self._retry: Timer | None = None
@@ -164,6 +167,7 @@ class BusService:
         self._connection, self._owned = None, False
         self._changed.clear()
         self._callers.forget_all()
+        self.polkit.forget_all()
         if self._releasing is not None:
             self._finish_release()  # the name is as gone as it can be
         if self._wanted and self._connection is None:
@@ -197,8 +201,10 @@ class BusService:
         # The reply belongs to this connection: on the next one the same unique name is somebody else.
         answer = self._dispatcher.accept(call, connection.send)
 
+        interactive = bool(call.header.flags & MessageFlag.allow_interactive_authorization)
+
         def go_on(caller: Caller) -> None:
-            self._dispatcher.handle(answer, caller)
+            self._dispatcher.handle(answer, replace(caller, interactive=True) if interactive else caller)
 
         self._callers.identify(call.header.fields.get(HeaderFields.sender), go_on)
 
@@ -219,6 +225,7 @@ class BusService:
                 self._owner_changed(owner)
             case (str() as gone, str(), ""):
                 self._callers.left(gone)
+                self.polkit.left(gone)
             case _:
                 pass
 
@@ -256,9 +263,12 @@ class BusService:
             message.header.flags |= MessageFlag.no_reply_expected
         self._send(message)
 
-    def _ask(self, message: Message, then: Callable[[Message], None]) -> None:
-        if self._connection is not None:
-            self._connection.ask(message, then)
+    def _ask(self, message: Message, then: Callable[[Message], None]) -> bool:
+        """False: there is no connection, and `then` will not be called. Nor is it when the connection is lost."""
+        if self._connection is None or not self._connection.open:
+            return False
+        self._connection.ask(message, then)
+        return True
 
     def _say(self, text: str) -> None:
         if text != self._trouble:

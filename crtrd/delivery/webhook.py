@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 import urllib3
 from urllib3 import exceptions as faults
 
-from crtrd.core.sinks import URL
+from crtrd.core.sinks import LOOPBACK, URL
 from crtrd.delivery.attempt import TAKEN, Job, Said, down, failed, refused
 
 CONNECT_SECONDS = 10.0
@@ -117,7 +117,7 @@ def _signature(secret: str, body: bytes) -> dict[str, str]:
 def _may_follow(old: SplitResult, new: SplitResult) -> bool:
     if not URL.fullmatch(urlunsplit(new)):
         return False
-    return new.scheme == "https" or (old.scheme == "http" and new.hostname == old.hostname)
+    return new.scheme == "https" or (old.scheme == "http" and new.hostname in LOOPBACK)
 
 
 def _why(error: Exception) -> str:

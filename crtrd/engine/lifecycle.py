@@ -28,6 +28,8 @@ from crtrd.systemd.notify import Notifier
 PROBE_AGAIN = 10 * SECOND
 POLL = SECOND // 50
 LAST_CALLS = 5 * SECOND
+RESTARTS = frozenset({"restart", "try-restart"})
+"""Job types after whose stopping half the unit is started again (systemd's job.c)."""
 
 
 class Stage(StrEnum):
@@ -35,6 +37,7 @@ class Stage(StrEnum):
     DRAINING = "draining"
     LEAVING = "leaving"
     RELEASED = "released"
+    HANDING_OVER = "handing-over"
     STOPPING = "stopping"
 
 
@@ -67,6 +70,8 @@ class Lifecycle:
         self._aged = False
         self.failed = False
         """Could not leave in order: the exit status must say so."""
+        self.again = self.handing_over = False
+        """Both at the end of the loop: whether runs are handed over, and whether by executing the daemon anew."""
         self._ending = False
         self._armed: int | None = None
         engine.after_batch = self.consider
@@ -199,10 +204,54 @@ class Lifecycle:
         else:
             self._reactor.stop()
 
+    # handing over ------------------------------------------------------------------------------------------------
+
+    def hand_over(self, *, again: bool) -> None:
+        """End without touching the runs: `again` executes the daemon anew in its place, else the manager starts it."""
+        if self.stage is not Stage.RUNNING:
+            return  # it ends anyway, and the next life is the new one
+        self.stage = Stage.HANDING_OVER
+        self.again = again
+        if again:
+            self._announce("daemon.reexec", "executing crtrd anew, runs go on")
+            self.notifier.reloading()
+        else:
+            self._announce("daemon.stopping", "restarting, runs go on")
+            self.notifier.stopping()
+        self.engine.rest()
+        self._await_calm(self._reactor.clock.mono() + LAST_CALLS)
+
+    def _await_calm(self, deadline: int) -> None:
+        """A run on its way to the gate or to its end is not handed over: that takes milliseconds."""
+        if self.stage is not Stage.HANDING_OVER:
+            return
+        supervisor = self.engine.executor.supervisor
+        calm = not self.engine.busy and (supervisor is None or supervisor.calm())
+        if not calm and self._reactor.clock.mono() < deadline:
+            self._reactor.later(POLL, lambda: self._await_calm(deadline))
+            return
+        self.surfaces.stop_accepting()
+        self.surfaces.release(lambda: self._last_answers(self._reactor.clock.mono() + LAST_CALLS))
+
+    def _last_answers(self, deadline: int) -> None:
+        waiting = self.engine.busy or not self.surfaces.quiet()
+        if waiting and self._reactor.clock.mono() < deadline:
+            self._reactor.later(POLL, lambda: self._last_answers(deadline))
+        elif self.stage is Stage.HANDING_OVER:
+            self.handing_over = True
+            self._reactor.stop()
+
     # stopping ----------------------------------------------------------------------------------------------------
 
+    def terminate(self) -> None:
+        """SIGTERM: the manager knows whether it will start us again at once (`restart`), and then runs go on."""
+        if self.manager is None:
+            self.stop()
+        else:
+            self.manager.ask_job(lambda job: self.hand_over(again=False) if job in RESTARTS else self.stop())
+
     def stop(self) -> None:
-        """SIGTERM: interrupt what runs, settle it, give up the name and end. A second call changes nothing."""
+        """Interrupt what runs, settle it, give up the name and end. A second call changes nothing."""
         if self.stage is Stage.STOPPING:
             return
         leaving = self.stage is Stage.RELEASED

@@ -26,7 +26,8 @@ class Filter:
     status: str = ""
     result: str = ""
     occurrence_id: str = ""
-    owner: int | None = None
+    ids: tuple[str, ...] | None = None
+    """Only these crons, or what belongs to them."""
     since: int | None = None
     until: int | None = None
 
@@ -55,6 +56,10 @@ class Queries:
         found = self._fetch(query.order_by(CronRow.serial))
         values = [rows.cron_from_row(row) for row in found[:limit]]
         return values, (found[limit - 1][-1] if len(found) > limit else 0)
+
+    def crons_of(self, owner: int) -> list[Cron]:
+        """All that `owner` armed."""
+        return [rows.cron_from_row(row) for row in self._rows(rows.CRON_SELECT + " WHERE c.owner = ?", owner)]
 
     def occurrences(self, wanted: Filter, limit: int, after: int) -> tuple[list[Occurrence], int]:
         """Newest first."""
@@ -183,10 +188,12 @@ class Queries:
         """One row more than asked for, so that the end is known."""
         query = model.select()
         moment = {"occurrences": "instant", "runs": "scheduled_at"}.get(model._meta.table_name)  # noqa: SLF001
-        for field in ("cron_id", "name", "state", "status", "result", "occurrence_id", "owner"):
+        for field in ("cron_id", "name", "state", "status", "result", "occurrence_id"):
             value = getattr(wanted, field)
             if value not in (None, "") and hasattr(model, field):
                 query = query.where(getattr(model, field) == value)
+        if wanted.ids is not None:
+            query = query.where(getattr(model, "cron_id", CronRow.id).in_(wanted.ids))
         if moment and wanted.since is not None:
             query = query.where(getattr(model, moment) >= wanted.since)
         if moment and wanted.until is not None:

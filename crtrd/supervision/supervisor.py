@@ -134,6 +134,10 @@ class Supervisor:
         """No more runs will be adopted: let go of the inherited spawners that keep none."""
         self._starts.dismiss()
 
+    def calm(self) -> bool:
+        """No run is between two states that last: every one is released, or not there."""
+        return all(child.phase is Phase.RELEASED for child in self._children.values())
+
     def hand_over(self) -> dict[str, dict[str, int]]:
         """Give up released runs and spawners to a later life: their descriptors by run id or name, the caller's now.
 

@@ -1,10 +1,12 @@
 """The descriptors that the service manager passes at start: listening sockets and stored ones (sd_listen_fds(3)).
 
-Takes them out of the environment. Storing descriptors is notify.py's work; what a socket is for, the caller's.
+Takes them out of the environment; and passes them on in the same way when the daemon executes itself anew. Storing
+descriptors is notify.py's work; what a socket is for, the caller's.
 """
 
+import fcntl
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 from crtrd.errors import ManagerError
 
@@ -34,6 +36,20 @@ def take_listen_fds(environ: MutableMapping[str, str]) -> dict[str, list[int]]:
             raise ManagerError(message) from error
         found.setdefault(name or UNNAMED, []).append(fd)
     return found
+
+
+def pass_listen_fds(named: Mapping[str, Sequence[int]], environ: MutableMapping[str, str]) -> None:
+    """The opposite, for the program that this very process is about to execute.
+
+    Afterwards the descriptors from FIRST on are these; whatever had such a number is gone, so nothing but execve(2) may
+    follow.
+    """
+    names = [name for name, fds in named.items() for _ in fds]
+    above = FIRST + len(names)
+    spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fds in named.values() for fd in fds]
+    for place, fd in enumerate(spare, FIRST):
+        os.dup2(fd, place, inheritable=True)
+    environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(names)), LISTEN_FDNAMES=":".join(names))
 
 
 def _count(text: str) -> int:

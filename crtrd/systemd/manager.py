@@ -77,6 +77,15 @@ class Manager:
         """No wake-up any more; `done` gets None also where there was none."""
         self._ask(lambda connection: connection.stop(WAKE_UNIT), done)
 
+    def ask_job(self, done: Callable[[str | ManagerError], None]) -> None:
+        """The type of the job that is queued for our own unit (`stop`, `restart`), '' where there is none."""
+
+        def work(connection: _Connection) -> str:
+            number, path = connection.get(SERVICE_UNIT, "Unit", "Job", b"(uo)")
+            return connection.job_type(path) if number else ""
+
+        self._ask(work, done)
+
     def start_scope(
         self, name: str, pid: int, properties: Mapping[str, str | int], done: Callable[[str | ManagerError], None]
     ) -> None:
@@ -188,6 +197,11 @@ class _Connection:
         full = b"org.freedesktop.systemd1." + interface.encode()
         with _errors_of_pystemd():
             return self._bus.get_property(DESTINATION, unit_path(name), full, key.encode(), signature)
+
+    def job_type(self, path: bytes) -> str:
+        with _errors_of_pystemd():
+            return os.fsdecode(self._bus.get_property(
+                DESTINATION, path, b"org.freedesktop.systemd1.Job", b"JobType", b"s"))
 
     def _call(self, method: bytes, arguments: list[Any]) -> None:
         with _errors_of_pystemd():

@@ -189,7 +189,7 @@ def test_history(cli):
     assert len(cli.json("runs", "tick", "-n", "1")) == 1
     assert cli.json("runs", "tick", "--result", "success") == []
     table = cli.out("occurrences", "tick").splitlines()
-    assert table[0].split() == ["INSTANT", "ORIGIN", "STATUS", "REASON", "DETAIL"]
+    assert table[0].split() == ["OCCURRENCE", "INSTANT", "ORIGIN", "STATUS", "REASON", "DETAIL"]
     assert table[-1] == "2 occurrences listed."
     assert "exit-code 7" in cli.out("runs", "tick")
     info = cli.out("run-info", cli.json("runs", "tick")[0]["id"])

@@ -1,35 +1,203 @@
-"""Who may use which verb: the table is total, and looked at before any argument."""
+"""Who may use which verb: the table is total, nobody is nobody, owners have their own, the rest is asked (C59)."""
 
 import os
+import pwd
 
 import pytest
 
-from crtrd.control.access import NEEDS, Caller, Need, check
+from crtrd.control.access import ACTIONS, NEEDS, SUBJECTS, Caller, Need, Subject, Verdict
+from crtrd.control.admission import PRIVILEGED, is_modest
+from crtrd.control.denials import TOLD
 from crtrd.control.verbs import Control
 from crtrd.errors import Code, RequestError
+from tests.control.conftest import ROOT
 
 VERBS = sorted({*Control.VERBS, *NEEDS})
-OTHERS = [Caller(None, None, "bus"), Caller(None, 7, "socket"), Caller(12345, 7, "bus"), Caller(65534, None, "socket")]
+NOBODIES = [Caller(None, None, "bus"), Caller(None, 7, "socket"), Caller(None, None, "bus", ":1.5", interactive=True)]
+STRANGER = Caller(12345, 7, "bus", ":1.7")
+ALICE = Caller(1, 8, "bus", ":1.8")  # `daemon`, whom every Debian has
+BOB = Caller(2, 9, "bus", ":1.9")
+ANYTHING = ((), (object(),), ({"name": "x"}, 7, 7), ("x", {}, "", 0), ("\ud800", {}))
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may arm crons that run as others")
 
 
-def test_every_verb_has_its_need():
+def refused_for(reply, code=Code.ACCESS_DENIED):
+    return isinstance(reply, RequestError) and reply.code is code
+
+
+class Authority:
+    """Gives `verdict` to every question, at once or when the test says so."""
+
+    def __init__(self, desk, verdict=None):
+        self.asked, self.waiting, self.verdict = [], [], verdict
+        desk.hooks.authority = self.ask
+
+    def ask(self, need, caller, then):
+        self.asked.append((need, caller))
+        self.waiting.append(then)
+        if self.verdict:
+            self.answer(self.verdict)
+
+    def answer(self, verdict):
+        waiting, self.waiting = self.waiting, []
+        for then in waiting:
+            then(verdict)
+
+
+def test_the_tables_are_total():
     assert set(Control.VERBS) <= set(NEEDS)
-    assert set(NEEDS.values()) == set(Need)
+    assert set(SUBJECTS) <= set(NEEDS)
+    assert set(NEEDS.values()) == set(Need) == set(ACTIONS)
+    assert {"drain", "reload", "status"}.isdisjoint(SUBJECTS)
 
 
+@pytest.mark.parametrize("caller", NOBODIES, ids=str)
 @pytest.mark.parametrize("verb", [*VERBS, "novel"])
-@pytest.mark.parametrize("uid", [0, os.geteuid()])
-def test_root_and_the_instances_own_user_may(verb, uid):
-    check(verb, Caller(uid, 1, "bus"))
-
-
-@pytest.mark.parametrize("caller", OTHERS, ids=str)
-@pytest.mark.parametrize("verb", [*VERBS, "novel"])
-def test_everybody_else_may_not_whatever_they_pass(desk, verb, caller):
-    for given in ((), (object(),), ({"name": "x"}, 7, 7)):
+def test_who_cannot_be_identified_may_nothing_whatever_they_pass(desk, verb, caller):
+    Authority(desk, Verdict.ALLOWED)
+    for given in ANYTHING:
         (reply,) = desk.replies(verb, *given, caller=caller)
-        assert isinstance(reply, RequestError)
-        assert reply.code is Code.ACCESS_DENIED
+        assert refused_for(reply)
     assert {event.kind for event in desk.said} == {"auth.denied"}
-    assert [event.fields.get("CRTRD_CALLER_UID") for event in desk.said] == [caller.uid] * 3
     assert desk.store.queries.counts() == {"live": 0, "held": 0, "outbox": 0}
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "novel"])
+def test_a_stranger_without_an_authority_may_nothing_but_calculate(desk, verb):
+    desk.arm(schedule=["0 0 * * *"])
+    desk.said.clear()
+    for given in (*ANYTHING, ("job", {}, "", 0), ("job", 15)):
+        if verb == "calendar" and len(given) != 3:
+            continue  # surfaces see to the number of arguments
+        (reply,) = desk.replies(verb, *given, caller=STRANGER)
+        match SUBJECTS.get(verb):
+            case Subject.ANYBODY:
+                assert not refused_for(reply)
+            case Subject.LIST if given and isinstance(given[0], dict) and "job" not in given:
+                assert not refused_for(reply)
+            case Subject.DEFINITION if given and isinstance(given[0], dict):
+                assert refused_for(reply, Code.INVALID_DEFINITION)  # nothing hinders a stranger from being wrong
+            case _:
+                assert refused_for(reply), (given, reply)
+    assert desk.store.queries.counts()["active"] == 1
+    assert [event.fields.get("CRTRD_CALLER_UID") for event in desk.said if event.kind == "auth.denied"].count(None) == 0
+
+
+def test_a_refusal_does_not_tell_whether_the_thing_is_there(desk):
+    desk.arm("secret")
+    said = {str(desk.replies("get_cron", name, caller=STRANGER)[0]) for name in ("secret", "nothing")}
+    assert len(said) == 1
+    assert "secret" not in said.pop()
+
+
+@pytest.mark.parametrize(("verdict", "code"), [(Verdict.REFUSED, Code.ACCESS_DENIED),
+                                               (Verdict.CHALLENGE, Code.INTERACTION_REQUIRED), (Verdict.ALLOWED, None)])
+def test_what_is_others_is_asked_for(desk, verdict, code):
+    authority = Authority(desk, verdict)
+    desk.arm(schedule=["0 0 * * *"])
+    (reply,) = desk.replies("pause", "job", "", caller=STRANGER)
+    assert authority.asked == [(Need.MANAGE, STRANGER)]
+    assert refused_for(reply, code) if code else reply is None
+    assert desk.store.queries.cron("job").state == ("active" if code else "paused")
+
+
+def test_nothing_happens_before_the_authority_has_spoken(desk):
+    authority = Authority(desk)
+    desk.arm(schedule=["0 0 * * *"])
+    found = []
+    desk.control.call("cancel", ("job", {}), STRANGER, found.append)
+    desk.reactor.turn(1000)
+    assert (found, desk.store.queries.counts()["active"]) == ([], 1)
+    authority.answer(Verdict.REFUSED)
+    assert refused_for(found[0])
+    assert desk.store.queries.cron("job")
+
+
+@as_root
+def test_a_user_has_their_own_and_sees_no_others(desk):
+    authority = Authority(desk, Verdict.REFUSED)
+    desk.arm("secret", schedule=["0 0 * * *"])
+    own = desk.ask("arm", {"name": "mine", "command": ["true"], "schedule": ["0 0 * * *"]}, caller=ALICE)
+    assert authority.asked == []
+    cron = desk.store.queries.cron("mine")
+    assert (cron.owner, cron.account) == (1, f"1 {pwd.getpwuid(1).pw_name}")
+    views, _ = desk.ask("list_crons", {}, 0, "", caller=ALICE)
+    assert [view["name"] for view in views] == ["mine"]
+    assert len(desk.ask("list_crons", {}, 0, "")[0]) == 2
+    assert desk.ask("change", "mine", {"timeout": "5s"}, caller=ALICE)["id"] == own["id"]
+    run = desk.ask("run", "mine", {}, caller=ALICE)["runs"][0]
+    desk.ask("run", "secret", {})
+    for verb, wanted in (("list_runs", run), ("list_occurrences", None)):
+        views, _ = desk.ask(verb, {}, 0, "", caller=ALICE)
+        assert {view["cron_name"] for view in views} == {"mine"}
+        assert wanted in {None, views[0]["id"]}
+        assert desk.refused(verb, {"cron": "secret"}, 0, "", caller=ALICE) is Code.ACCESS_DENIED
+    assert desk.ask("get_run", run[:8], caller=ALICE)["id"] == run
+    others = desk.store.queries.cron("secret").id
+    theirs = next(view["id"] for view in desk.ask("list_runs", {}, 0, "")[0] if view["cron_id"] == others)
+    for verb, given in (("get_run", (theirs,)), ("kill", (theirs, 15)), ("pause", ("secret", "")),
+                        ("get_cron", (others,)), ("explain", ("secret", 0))):
+        assert desk.refused(verb, *given, caller=ALICE) is Code.ACCESS_DENIED
+        assert desk.refused(verb, *(run if part == theirs else "mine" if part in {"secret", others} else part
+                                    for part in given), caller=BOB) is Code.ACCESS_DENIED
+    desk.ask("cancel", "mine", {}, caller=ALICE)
+    assert desk.store.queries.cron("mine") is None
+
+
+@as_root
+@pytest.mark.parametrize("more", [{"user": "root"}, {"profile": "x"}, {"resources": {"Nice": "-20"}}, {"pool": "p"},
+                                  {"change_ignore": ["(a+)+$"]}, {"sinks": ["inbox:root"]},
+                                  {"sinks": ["unit:a.service"]},
+                                  {"sinks": ["cron:job"]}, {"sinks": ["webhook:https://a.test/#secret=k"]}], ids=str)
+def test_a_user_alone_arms_and_changes_to_nothing_beyond_themselves(desk, more):
+    authority = Authority(desk, Verdict.REFUSED)
+    base = {"name": "mine", "command": ["true"]}
+    assert desk.refused("arm", {**base, **more}, caller=ALICE) is Code.ACCESS_DENIED
+    desk.ask("arm", base, caller=ALICE)
+    before = desk.store.queries.cron("mine")
+    assert desk.refused("change", "mine", more, caller=ALICE) is Code.ACCESS_DENIED
+    assert desk.store.queries.cron("mine") == before
+    assert [need for need, _ in authority.asked] == [Need.MANAGE] * 2
+
+
+@as_root
+def test_their_own_name_and_modest_sinks_are_theirs():
+    name = pwd.getpwuid(1).pw_name
+    assert is_modest({"user": name, "sinks": ["inbox", f"inbox:{name}", "file:/x", "exec:cat", "journal"]}, 1)
+    assert not is_modest({"user": name, "sinks": "inbox:root"}, 1)
+    assert set(PRIVILEGED) == {"profile", "resources", "pool", "change_ignore"}
+
+
+@as_root
+def test_a_cron_that_was_made_to_run_as_another_is_no_longer_theirs(desk):
+    desk.ask("arm", {"name": "mine", "command": ["true"]}, caller=ALICE)
+    desk.ask("change", "mine", {"user": pwd.getpwuid(2).pw_name})
+    for caller in (ALICE, BOB):
+        assert desk.refused("change", "mine", {"command": ["id"]}, caller=caller) is Code.ACCESS_DENIED
+    assert desk.store.queries.cron("mine").definition.command == ("true",)
+
+
+@as_root
+def test_who_may_read_all_sees_all(desk):
+    authority = Authority(desk, Verdict.ALLOWED)
+    desk.arm("secret")
+    views, _ = desk.ask("list_crons", {}, 0, "", caller=Caller(1, 8, "bus", ":1.8", interactive=True))
+    assert [view["name"] for view in views] == ["secret"]
+    assert [(need, caller.interactive) for need, caller in authority.asked] == [(Need.READ, False)]
+
+
+@pytest.mark.parametrize("uid", sorted({0, os.geteuid()}))
+def test_root_and_the_instances_own_user_are_asked_nothing(desk, uid):
+    authority = Authority(desk, Verdict.REFUSED)
+    desk.ask("arm", {"name": "a", "command": ["true"]}, caller=Caller(os.geteuid(), 1, "bus"))
+    assert desk.replies("status", caller=Caller(uid, 1, "bus"))[0]["state"] == "running"
+    assert authority.asked == []
+
+
+def test_a_flood_of_refusals_is_told_only_so_often(desk):
+    for _ in range(3 * TOLD):
+        desk.replies("drain", True, caller=STRANGER)  # noqa: FBT003
+    desk.replies("drain", True, caller=Caller(54321, 7, "bus"))  # noqa: FBT003
+    assert len(desk.said) == TOLD + 1
+    assert ROOT.uid not in {event.fields["CRTRD_CALLER_UID"] for event in desk.said}

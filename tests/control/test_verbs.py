@@ -121,7 +121,7 @@ def test_a_stopping_daemon_takes_no_request_but_answers_questions(desk):
 
 
 def test_a_bad_configuration_is_an_answer_of_reload(desk):
-    def reload():
+    def reload(_done):
         raise ConfigError("crtrd.toml", "clock", "it is a sundial")
 
     desk.hooks.reload = reload

@@ -241,6 +241,9 @@ class StandIn:
     def verb_reload(self):
         pass
 
+    def verb_reexecute(self):
+        pass
+
 
 def page(rows, criteria, limit, cursor):
     found = list(rows.values())

@@ -49,7 +49,7 @@ def test_every_method_answers(world):
         "ListOutbox": ("a{sv}us", {}, 10, ""), "ListEscalations": ("a{sv}us", {}, 10, ""),
         "ReadInbox": ("ssu", "root", "", 10), "AckInbox": ("ss", "root", ""), "RetryDelivery": ("s", "d" * 32),
         "DiscardDelivery": ("s", "d" * 32), "DeliverEscalation": ("s", "e" * 32),
-        "Drain": ("b", True), "Reload": ("",), "Cancel": ("sa{sv}", cron_id, {}),
+        "Drain": ("b", True), "Reload": ("",), "Reexecute": ("",), "Cancel": ("sa{sv}", cron_id, {}),
     }
     answers = {member: world.call(member, *arguments) for member, arguments in calls.items()}
     assert {"Arm", "Run", *calls} == {method.member.name for method in METHODS}

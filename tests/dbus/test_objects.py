@@ -26,7 +26,9 @@ CONTRACT = {
     "Kill": ("si", ""), "Next": ("su", "at"), "Calendar": ("a{sv}tu", "at"),
     "Explain": ("st", "a{sv}"), "GetCron": ("s", "o"), "GetRun": ("s", "a{sv}"),
     "ListCrons": ("a{sv}us", "aa{sv}s"), "ListOccurrences": ("a{sv}us", "aa{sv}s"), "ListRuns": ("a{sv}us", "aa{sv}s"),
-    "Drain": ("b", ""), "Reload": ("", ""),
+    "Backfill": ("stta{sv}", "u"), "ListOutbox": ("a{sv}us", "aa{sv}s"), "ListEscalations": ("a{sv}us", "aa{sv}s"),
+    "DeliverEscalation": ("s", ""), "ReadInbox": ("ssu", "aa{sv}s"), "AckInbox": ("ss", ""),
+    "RetryDelivery": ("s", ""), "DiscardDelivery": ("s", ""), "Drain": ("b", ""), "Reload": ("", ""), "Reexecute": ("", ""),
 }
 
 

@@ -1,4 +1,4 @@
-"""Two lives and one ledger (C62): the second is refused; a paused owner that wakes up superseded does nothing at all."""
+"""Two lives and one ledger (C62): the second is refused; a paused owner that wakes up superseded does nothing."""
 
 import signal
 import sqlite3
@@ -118,7 +118,8 @@ def test_a_second_daemon_is_refused_and_the_first_goes_on(tmp_path):
                                 timeout=20, check=False)
         assert second.returncode == 78
         assert "another crtrd has it open" in second.stderr
-        crtrd.wait_for(lambda n=len(marks(file)): len(marks(file)) >= n + 2)
+        before = len(marks(file))
+        crtrd.wait_for(lambda: len(marks(file)) >= before + 2)
         assert crtrd.ctl("list").returncode == 0
         assert crtrd.stop() == 0
         assert len(crtrd.rows("SELECT 1 FROM runs")) == len(marks(file)) == len(set(marks(file)))

@@ -1,0 +1,80 @@
+"""What each way to end or disturb the daemon does to its runs: one behaviour each, as docs/reliability.md tells it."""
+
+import json
+
+import pytest
+
+LONG = "echo before; sleep 10; echo after; exit 3"
+DAEMON = r"-m crtrd"
+LEDGER = "/var/lib/crtrd/ledger.sqlite3"
+
+
+def pid(machine):
+    return machine.unit("crtrd.service")["MainPID"]
+
+
+def arm(machine, name="long", script=LONG):
+    machine.run("systemctl start crtrd.socket")
+    machine.run(["crtrctl", "arm", name, "--on-failure", "continue", "--shell", script])
+
+
+def run_long(machine):
+    arm(machine)
+    machine.run("crtrctl run long")
+    machine.wait_for(lambda: machine.processes("sleep 10"), 5)
+    return pid(machine)
+
+
+def ended(machine, name="long", within=20):
+    """The run once it has a result."""
+    def look():
+        runs = json.loads(machine.run(f"crtrctl runs {name} --json=short").stdout)
+        return runs[0] if runs and runs[0]["result"] else None
+    return machine.wait_for(look, within, "the end of the run")
+
+
+def check_whole(machine, statuses=(3,)):
+    run = ended(machine)
+    assert run["stdout_head"] == "before\nafter\n"
+    assert run["exit_code"] in statuses
+    assert run["result"] == ("exit-code" if run["exit_code"] == 3 else "unobserved")
+    machine.wait_for(lambda: machine.unit("crtrd.service")["NFileDescriptorStore"] == "0", 5, "an empty store")
+    assert machine.unit("crtrd.service")["Result"] == "success"
+
+
+def test_a_run_outlives_a_restart(machine):
+    before = run_long(machine)
+    machine.run("systemctl restart crtrd.service")
+    assert pid(machine) not in {before, "0"}
+    machine.run("systemctl try-restart crtrd.service")
+    check_whole(machine)
+
+
+def test_a_run_outlives_a_reexecution(machine):
+    before = run_long(machine)
+    machine.run("crtrctl daemon-reexec; systemctl is-active crtrd.service")
+    machine.run("crtrctl daemon-reexec")
+    assert pid(machine) == before
+    check_whole(machine)
+
+
+@pytest.mark.parametrize("order", ["dpkg -i /root/crtrd.deb", "systemctl restart crtrd.service"])
+def test_a_run_may_upgrade_or_restart_its_own_daemon(order, machine, deb):
+    """C48."""
+    machine.copy_in(deb, "/root/crtrd.deb")
+    arm(machine, "own", f"echo before; {order} >/root/said 2>&1; echo after $?; exit 7")
+    machine.run("crtrctl run own")
+    run = ended(machine, "own", 40)
+    assert (run["stdout_head"], run["exit_code"]) == ("before\nafter 0\n", 7), machine.read("/root/said")
+    assert machine.run("dpkg --audit").stdout == ""
+    assert machine.unit("crtrd.socket")["ActiveState"] == "active"
+    assert len(json.loads(machine.run("crtrctl runs own --json=short").stdout)) == 1
+
+
+def test_a_watchdog_kill_leaves_the_run_to_the_next_life(machine):
+    machine.write("/etc/systemd/system/crtrd.service.d/watchdog.conf", "[Service]\nWatchdogSec=2\n")
+    machine.run("systemctl daemon-reload; systemctl restart crtrd.service")
+    before = run_long(machine)
+    machine.run(f"kill -STOP {before}")
+    machine.wait_for(lambda: pid(machine) not in {before, "0"}, 15, "the next life")
+    check_whole(machine, (3, None))
