@@ -20,7 +20,7 @@ EXAMPLES = (
 )
 BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig><type>session</type><listen>unix:path={path}</listen><auth>EXTERNAL</auth>
+<busconfig><type>session</type><listen>{address}</listen><auth>EXTERNAL</auth>
 <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/>
 </policy></busconfig>
 """
@@ -44,6 +44,12 @@ def main() -> int:
         return attend(daemon, home)
 
 
+def escaped(socket: Path) -> str:
+    """The address for dbus-daemon, byte by byte as its specification has it ("Server Addresses")."""
+    plain = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_/.*"
+    return "unix:path=" + "".join(chr(each) if each in plain else f"%{each:02x}" for each in os.fsencode(socket))
+
+
 def start_bus(places: names.Places) -> subprocess.Popen[bytes]:
     """A private dbus-daemon on `run/bus`; returns when it listens."""
     program = shutil.which("dbus-daemon")
@@ -51,7 +57,7 @@ def start_bus(places: names.Places) -> subprocess.Popen[bytes]:
         sys.exit("cannot start a private bus: dbus-daemon is not installed (Debian: dbus)")
     places.private_bus.unlink(missing_ok=True)
     config = places.runtime / "bus.conf"
-    config.write_text(BUS_CONFIG.format(path=places.private_bus), encoding="utf-8")
+    config.write_text(BUS_CONFIG.format(address=escaped(places.private_bus)), encoding="utf-8")
     with (places.runtime / "bus.log").open("wb") as log:
         bus = subprocess.Popen(
             [program, f"--config-file={config}", "--nofork", "--nopidfile", "--print-address=1"],

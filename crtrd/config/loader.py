@@ -57,6 +57,7 @@ def _remember(places: Places, tables: dict[str, dict[str, object]]) -> None:
     text = json.dumps(tables, sort_keys=True, default=str)
     kept = places.state / LAST_GOOD
     with contextlib.suppress(OSError):
+        places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         if kept.exists() and kept.read_text(encoding="utf-8") == text:
             return
         draft = kept.with_name(kept.name + ".tmp")
