@@ -298,7 +298,8 @@ def _after(cron: Cron, settled: Occurrence, now: int, facts: Facts, *, ours: boo
     """
     if settled.origin is not Origin.MANUAL and not ours:
         before = cron
-        cron, events = _judge(cron, settled, now)
+        lost = any(cell.status is Status.UNOBSERVED for cell in facts.cells(settled.id))
+        cron, events = _judge(cron, settled, now, lost=lost)
         yield from events
         if cron.state is State.PAUSED and before.state is State.ACTIVE:
             yield from escalation.begin(cron, settled, now, facts)
@@ -308,20 +309,20 @@ def _after(cron: Cron, settled: Occurrence, now: int, facts: Facts, *, ours: boo
     yield from plan(cron, now, facts)
 
 
-def _judge(cron: Cron, settled: Occurrence, now: int) -> tuple[Cron, list[Effect]]:
+def _judge(cron: Cron, settled: Occurrence, now: int, *, lost: bool) -> tuple[Cron, list[Effect]]:
+    """`lost`: nobody knows what became of one of its cells, which by itself is no failure."""
     definition = cron.definition
     if settled.status is Status.SUCCESS:
         return replace(cron, failures=0, failing_since=None, failing_count=0), _recovered(cron, settled, now)
-    if settled.status in {Status.FAILED, Status.PARTIAL}:
+    if lost and (definition.on_crash is OnCrash.ASK or one_shot(definition)):
+        return _pause(cron, PausedBy.CRASH, "its last run was lost sight of; it is not run again by itself")
+    if settled.status in {Status.FAILED, Status.PARTIAL} and settled.reason is not Reason.CRASH:
         cron = replace(cron, failures=cron.failures + 1, failing_count=cron.failing_count + 1,
                        failing_since=now if cron.failing_since is None else cron.failing_since)
         if definition.on_failure is OnFailure.PAUSE and cron.failures >= definition.pause_after:
             note = f"{settled.reason}: {settled.detail}" if settled.detail else str(settled.reason)
             return _pause(cron, PausedBy.FAILURE, note)
         return cron, []
-    crashed = settled.status is Status.UNOBSERVED
-    if crashed and (definition.on_crash is OnCrash.ASK or one_shot(definition)):
-        return _pause(cron, PausedBy.CRASH, "its last run was lost sight of; it is not run again by itself")
     return cron, []
 
 

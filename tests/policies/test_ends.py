@@ -110,3 +110,44 @@ def test_a_held_one_shot_expires_with_an_event_and_wakes_the_daemon_for_it(world
     assert (row.status, row.reason) == ("missed", "deadline")
     assert [event.kind for event in world.said] == ["cron.occurrence.missed", "cron.expired"]
     assert world.cron().state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "on_crash", "lost", "others", "status", "state", "failures"),
+    [
+        ("at 2026-12-01T10:01Z", "record", ["a", "b"], 0, "unobserved", ("paused", "crash"), 0),
+        ("at 2026-12-01T10:01Z", "record", ["a"], 0, "partial", ("paused", "crash"), 0),
+        ("at 2026-12-01T10:01Z", "record", ["a"], 1, "failed", ("paused", "crash"), 0),
+        ("at 2026-12-01T10:01Z", "ask", ["a"], 0, "partial", ("paused", "crash"), 0),
+        ("* * * * *", "record", ["a", "b"], 0, "unobserved", ("active", ""), 0),
+        ("* * * * *", "record", ["a"], 0, "partial", ("active", ""), 0),
+        ("* * * * *", "record", ["a"], 1, "failed", ("active", ""), 1),
+        ("* * * * *", "ask", ["a"], 0, "partial", ("paused", "crash"), 0),
+    ],
+)
+def test_a_crash_pauses_one_shots_and_who_asks_and_is_no_failure(
+    world, schedule, on_crash, lost, others, status, state, failures
+):
+    world.arm(schedule=(schedule,), targets=("a", "b"), target_parallel=2, on_failure="continue", on_crash=on_crash)
+    world.wake(M)
+    world.begin()
+    for run in world.live():
+        if run.target in lost:
+            world.lose(run)
+        else:
+            world.end(run, others)
+    cron = world.cron()
+    assert (world.rows()[0].status, (cron.state, cron.paused_by), cron.failures) == (status, state, failures)
+    assert world.session.live_runs() == []
+
+
+def test_a_one_shot_that_was_lost_is_finished_once_it_is_resumed(world):
+    world.arm(schedule=("at 2026-12-01T10:01Z",))
+    world.wake(M)
+    world.begin()
+    world.lose(world.live()[0])
+    world.restart()
+    assert not spawned(world.wake(M))
+    assert world.cron().state == "paused"
+    world.resume()
+    assert (world.cron().state, world.live(), len(world.runs())) == ("finished", [], 1)
