@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping, MutableMapping
 
 from crtrd import __version__, names
-from crtrd.config.loader import host_zone, load_settings
+from crtrd.config.loader import host_zone, load_last_good, load_settings
 from crtrd.config.settings import ClockMode, Settings
 from crtrd.control.arming import new_definition
 from crtrd.control.telling import account_with_mail
@@ -51,6 +51,7 @@ from crtrd.systemd.manager import Manager
 from crtrd.systemd.notify import Notifier
 from crtrd.trigger.server import TriggerServer
 
+STANDARD = 2  # the last of the standard descriptors
 EX_USAGE, EX_CONFIG = 2, 78
 USAGE = "usage: crtrd [--system|--user] [--version]"
 READY_WITHIN = 2_000_000  # the bus may be away; the socket and the schedule work without it
@@ -109,8 +110,10 @@ class Daemon:
         try:
             return load_settings(self.places)
         except ConfigError as error:
-            self._say("config.rejected", f"{error}; running with the defaults", 3)
-            return Settings()
+            settings, faults = load_last_good(self.places)
+            for fault in faults or [error]:
+                self._say("config.rejected", f"{fault}; what it said when it was last good holds", 3)
+            return settings
 
     def _repair(self, cgroups: Cgroups | None) -> None:
         """The boot list, before supervision touches anything."""
@@ -162,7 +165,7 @@ class Daemon:
         hooks = Hooks(reload=self.reload, inbox=lambda: self.places.inbox)
         self.control = Control(self.engine, self.instance, hooks)
         bus = self.places.private_bus
-        address = f"unix:path={bus}" if self.places.home and bus.exists() else None
+        address = names.bus_address(bus) if self.places.home and bus.exists() else None
         self.bus = BusService(self.reactor, self.control, address=address, user=self.places.user)
         self.bus.on_trouble = self._bus_trouble
         if not self.places.user:
@@ -373,8 +376,16 @@ def _take_descriptors(environ: MutableMapping[str, str]) -> dict[str, list[int]]
         return {}
 
 
+def _fill_standard_descriptors() -> None:
+    """Closed by whoever started us, 0 to 2 would become descriptors of ours and be handed on as standard ones."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= STANDARD:
+        os.set_inheritable(fd, True)  # noqa: FBT003 - the standard library's own signature
+    os.close(fd)
+
+
 def main() -> int:
     """Entry point of `crtrd`."""
+    _fill_standard_descriptors()
     user = False
     for argument in sys.argv[1:]:
         if argument == "--version":

@@ -20,7 +20,7 @@ EXAMPLES = (
 )
 BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig><type>session</type><listen>unix:path={path}</listen><auth>EXTERNAL</auth>
+<busconfig><type>session</type><listen>{address}</listen><auth>EXTERNAL</auth>
 <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/>
 </policy></busconfig>
 """
@@ -28,6 +28,7 @@ BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
 
 def main() -> int:
     """Ends with the daemon; what was started here is ended here, by pid."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C, so that nothing is left behind
     home = Path(os.environ.setdefault("CRTR_HOME", "var")).absolute()
     os.environ["CRTR_HOME"] = str(home)
     places = names.places(os.environ, user=False)
@@ -43,6 +44,12 @@ def main() -> int:
         return attend(daemon, home)
 
 
+def escaped(socket: Path) -> str:
+    """The address for dbus-daemon, byte by byte as its specification has it ("Server Addresses")."""
+    plain = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_/.*"
+    return "unix:path=" + "".join(chr(each) if each in plain else f"%{each:02x}" for each in os.fsencode(socket))
+
+
 def start_bus(places: names.Places) -> subprocess.Popen[bytes]:
     """A private dbus-daemon on `run/bus`; returns when it listens."""
     program = shutil.which("dbus-daemon")
@@ -50,10 +57,11 @@ def start_bus(places: names.Places) -> subprocess.Popen[bytes]:
         sys.exit("cannot start a private bus: dbus-daemon is not installed (Debian: dbus)")
     places.private_bus.unlink(missing_ok=True)
     config = places.runtime / "bus.conf"
-    config.write_text(BUS_CONFIG.format(path=places.private_bus), encoding="utf-8")
-    bus = subprocess.Popen(
-        [program, f"--config-file={config}", "--nofork", "--nopidfile", "--print-address=1"],
-        stdout=subprocess.PIPE, start_new_session=True)
+    config.write_text(BUS_CONFIG.format(address=escaped(places.private_bus)), encoding="utf-8")
+    with (places.runtime / "bus.log").open("wb") as log:
+        bus = subprocess.Popen(
+            [program, f"--config-file={config}", "--nofork", "--nopidfile", "--print-address=1"],
+            stdout=subprocess.PIPE, stderr=log, start_new_session=True)
     if bus.stdout is None or not bus.stdout.readline():
         sys.exit("cannot start a private bus: dbus-daemon ended at once")
     return bus
@@ -67,6 +75,8 @@ def attend(daemon: subprocess.Popen[bytes], home: Path) -> int:
 
     try:
         wait_until(lambda: crtrctl("list").returncode == 0 or daemon.poll() is not None)
+        if daemon.poll() is not None:
+            return daemon.returncode
         for name, *words in EXAMPLES:
             if crtrctl("show", name).returncode != 0:
                 print(crtrctl("arm", name, *words).stdout, end="", flush=True)

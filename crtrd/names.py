@@ -55,6 +55,12 @@ class Places:
         return self.runtime / "bus"
 
 
+def bus_address(socket: Path) -> str:
+    """The D-Bus address of a socket, as jeepney reads it: it takes an escape for a character, not for a byte."""
+    return "unix:path=" + "".join(each if each.isalnum() or not each.isascii() or each in "-_/.*" else f"%{ord(each):02x}"
+                                  for each in str(socket))
+
+
 def places(environ: Mapping[str, str], *, user: bool) -> Places:
     """The folders of the instance that `environ` and `user` name. CRTR_HOME replaces all roots by one folder."""
     if home := environ.get("CRTR_HOME"):

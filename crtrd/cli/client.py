@@ -46,7 +46,7 @@ def choose_bus(environ: Mapping[str, str], *, user: bool) -> tuple[str, str]:
     """The address of the bus to use, as jeepney takes it, and its name for people."""
     private = names.places(environ, user=user).private_bus
     if environ.get("CRTR_HOME") and private.exists():
-        return f"unix:path={private}", f"bus {private}"
+        return names.bus_address(private), f"bus {private}"
     return ("SESSION", "user bus") if user else ("SYSTEM", "system bus")
 
 

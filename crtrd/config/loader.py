@@ -3,6 +3,8 @@
 What crons.d holds is `cronfiles`' matter, which looks into folders and reads through here.
 """
 
+import contextlib
+import json
 import os
 import stat
 import tomllib
@@ -16,18 +18,61 @@ from crtrd.errors import ConfigError
 from crtrd.names import Places
 
 SIZE_LIMIT = 1 << 20
+LAST_GOOD = "settings.json"
 ZONE_FOLDERS = ("/usr/share/zoneinfo/", "/usr/lib/zoneinfo/", "/etc/zoneinfo/")
 
 
 def load_settings(places: Places) -> Settings:
     """crtrd.toml, then crtrd.toml.d/*.toml by name. A missing file is no fault. Raises ConfigError."""
-    settings = Settings()
-    files = [places.config / "crtrd.toml", *sorted((places.config / "crtrd.toml.d").glob("*.toml"))]
-    for path in files:
+    settings, tables = Settings(), {}
+    for path in _settings_files(places):
         table = read_toml(path)
         if table is not None:
             settings = merge(settings, table, str(path))
+            tables[str(path)] = table
+    _remember(places, tables)
     return settings
+
+
+def load_last_good(places: Places) -> tuple[Settings, list[ConfigError]]:
+    """The same with each file at fault replaced by what it said when it was last good; and the faults."""
+    settings, faults, good = Settings(), [], _remembered(places)
+    for path in _settings_files(places):
+        try:
+            table = read_toml(path)
+            settings = merge(settings, table or {}, str(path))
+        except ConfigError as error:
+            faults.append(error)
+            with contextlib.suppress(ConfigError):  # of an older crtrd, perhaps
+                settings = merge(settings, good.get(str(path), {}), str(path))
+    return settings, faults
+
+
+def _settings_files(places: Places) -> list[Path]:
+    return [places.config / "crtrd.toml", *sorted((places.config / "crtrd.toml.d").glob("*.toml"))]
+
+
+def _remember(places: Places, tables: dict[str, dict[str, object]]) -> None:
+    """Keep what the files said, for a life that finds one of them broken. Not durable: a loss costs the defaults."""
+    text = json.dumps(tables, sort_keys=True, default=str)
+    kept = places.state / LAST_GOOD
+    with contextlib.suppress(OSError):
+        places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if kept.exists() and kept.read_text(encoding="utf-8") == text:
+            return
+        draft = kept.with_name(kept.name + ".tmp")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(kept)
+
+
+def _remembered(places: Places) -> dict[str, dict[str, object]]:
+    try:
+        tables = json.loads((places.state / LAST_GOOD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(tables, dict):
+        return {}
+    return {path: table for path, table in tables.items() if isinstance(table, dict)}
 
 
 def read_toml(path: Path) -> dict[str, object] | None:

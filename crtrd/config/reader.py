@@ -31,6 +31,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CARRIED_LIMIT = 128 * 1024  # bytes of arguments and environment together; execve(2) would take some more
 LIST_LIMIT = 1000
+LONGEST = 100 * 366 * 86400 * 1_000_000
+MOST_SECONDS = 1e12  # more than LONGEST, little enough to be multiplied
 TEXT_LIMIT = 64 * 1024
 RESERVED = "CRTR_"
 ENUMS: dict[str, type[Any]] = {
@@ -162,10 +164,10 @@ def _span(value: object, key: Key) -> int:
     if isinstance(value, str):
         span = parse_span(value)
     elif isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
-        span = round(value * 1_000_000)
+        span = round(max(min(value, MOST_SECONDS), -1) * 1_000_000)
     else:
         raise ValueError(f"it must be a time span such as 90s or 1h 30min, not {_shape(value)}")
-    if span > 100 * 366 * 86400 * 1_000_000:
+    if span > LONGEST:
         raise ValueError("it is longer than a hundred years")
     return _in_range(span, key)
 

@@ -10,6 +10,7 @@ from crtrd.errors import ConfigError, ScheduleError
 from crtrd.schedule.spans import parse_span
 
 SECOND = 1_000_000
+MOST_SECONDS = 1e12  # more than LONGEST, little enough to be multiplied
 LONGEST = 100 * 366 * 86400 * SECOND
 LARGEST, DIGITS = 1 << 50, 15
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -69,7 +70,7 @@ def _span(low: int) -> Callable[[object], int]:
             raise ValueError("it must be a time span such as 30s")
         if not isinstance(value, str) and not isfinite(value):
             raise ValueError("it must be a time span such as 30s")
-        span = parse_span(value) if isinstance(value, str) else round(value * SECOND)
+        span = parse_span(value) if isinstance(value, str) else round(max(min(value, MOST_SECONDS), -1) * SECOND)
         if not low <= span <= LONGEST:
             raise ValueError("it is too short" if span < low else "it is longer than a hundred years")
         return span

@@ -50,7 +50,8 @@ class Facts(Protocol):
         """Crons that a file defines."""
 
     def crons_ahead(self, now: int) -> list[Cron]:
-        """Active crons that were considered later than `now`: the clock was set back."""
+        """Active crons that were considered later than `now`, and those whose next instant hangs on their own end:
+        what a step back of the clock may have left in the other time."""
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None: ...
 

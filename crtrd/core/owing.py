@@ -86,7 +86,8 @@ def _owe_one(cron: Cron, instant: int, owing: Owing, facts: Facts, *, skip: bool
         yield from accept(cron, replace(new, overlap="queue"), facts, now, queue_freely=True)
     else:
         missed = owing.older + len(owing.instants) - 1
-        detail = f"makes up for {missed} earlier missed instants" if missed else ""
+        what = "makes up for" if definition.catch_up is CatchUp.LAST else "runs on time after"
+        detail = f"{what} {missed} earlier missed instants" if missed else ""
         yield from accept(cron, replace(new, detail=detail), facts, now)
 
 

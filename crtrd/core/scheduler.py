@@ -20,7 +20,7 @@ from crtrd.core import (
     telling,
     triggering,
 )
-from crtrd.core.cron import SECOND, Cron, Definition, State
+from crtrd.core.cron import Cron, Definition, State
 from crtrd.core.effects import Answer, Effect, PutCell, PutCron, PutOccurrence, StopRun
 from crtrd.core.events import (
     ArmRequested,
@@ -63,7 +63,7 @@ from crtrd.core.rerun import rerun
 from crtrd.core.retry import longest_wait
 from crtrd.core.starting import start_waiting
 from crtrd.core.stopping import grace_of, settle_waiting, stop_runs
-from crtrd.core.timetable import timetable
+from crtrd.core.timetable import earlier_anchor, timetable
 
 TELLING = (WokeUp, ClockSet, DaemonStarted, RunHeld, LaunchFailed, RunEnded, RunLost, DeliveryEnded,
            DeliveryRetryRequested, EscalationEnded, EscalationTold)
@@ -188,7 +188,7 @@ def _replan(now: int, facts: Facts) -> Iterator[Effect]:
     for occurrence in facts.postponed(now):
         yield from _bring_forward(occurrence, now, facts)
     for cron in facts.crons_ahead(now):
-        moved = replace(cron, considered=now, anchor=min(cron.anchor, now - now % SECOND))
+        moved = replace(cron, considered=min(cron.considered, now), anchor=earlier_anchor(cron, now))
         yield PutCron(moved)
         yield from plan(moved, now, facts)
 

@@ -1,5 +1,6 @@
 """From a cron to its compiled schedule, and the questions that the core asks of it. Compiled ones are cached."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -9,7 +10,7 @@ from crtrd.core.cron import Cron, Definition
 from crtrd.core.facts import Facts
 from crtrd.core.occurrence import Origin, occurrence_id
 from crtrd.errors import ScheduleError
-from crtrd.schedule.spans import parse_instant
+from crtrd.schedule.spans import parse_instant, parse_span
 from crtrd.schedule.spec import Schedule, compile_schedule, is_fixed
 from crtrd.schedule.zone import forget_zones
 
@@ -76,6 +77,16 @@ def timetable(cron: Cron) -> Schedule:
     """The schedule of a cron; one without any instant where the stored one cannot be used (see `fault`)."""
     found = _compiled(cron.definition, cron.anchor, cron.id)
     return found if isinstance(found, Schedule) else _never()
+
+
+def earlier_anchor(cron: Cron, now: int) -> int:
+    """The anchor moved to not after `now` by whole periods, so that the phase of every `every` stays."""
+    if cron.anchor <= now:
+        return cron.anchor
+    spans = [text.split(maxsplit=1)[1] for text in cron.definition.schedule if text.startswith("every ")]
+    periods = [parse_span(span) for span in spans if not span.endswith("after end")] if not fault(cron) else []
+    together = math.lcm(*periods) if periods else 1
+    return cron.anchor - -(-(cron.anchor - now) // together) * together
 
 
 def fault(cron: Cron) -> str:

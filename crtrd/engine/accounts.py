@@ -9,6 +9,9 @@ from errno import ENOENT
 from crtrd.config.profile import Profile
 from crtrd.core.cron import Cron, Definition
 from crtrd.errors import LaunchError
+from crtrd.supervision.faults import launch_error
+
+LOOK_UP_FDS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Account:
 
 def find_account(definition: Definition, owner: int, profile: Profile | None) -> Account:
     """The cron's `user`, else its profile's with the profile's groups, else its owner. Raises LaunchError."""
+    _can_look()
     if definition.user:
         return _account(_by_name(definition.user))
     if profile is None:
@@ -55,6 +59,15 @@ def same_account(cron: Cron, account: Account, profile: Profile | None) -> None:
     if uid == str(account.uid) and not (by_profile and profile and profile.user):
         raise LaunchError("user", 0, f"uid {uid} was account {name} when the cron was armed and is {account.name} now; "
                                      f"crtrctl change {cron.name} --user {account.name} accepts that")
+
+
+def _can_look() -> None:
+    """Without a free descriptor the C library finds no account and only the base group, and does not say why."""
+    try:
+        for fd in [os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC) for _ in range(LOOK_UP_FDS)]:
+            os.close(fd)
+    except OSError as error:
+        raise launch_error("user", error.errno or 0) from error
 
 
 def _account(entry: pwd.struct_passwd, gid: int | None = None, more: tuple[int, ...] = ()) -> Account:

@@ -35,6 +35,7 @@ from crtrd.engine.context import Contexts
 from crtrd.engine.crashpoints import reach
 from crtrd.errors import LaunchError, RequestError
 from crtrd.loop.reactor import Reactor, Timer
+from crtrd.supervision.faults import Shortage
 
 if TYPE_CHECKING:
     from crtrd.engine.output import OutputLog
@@ -149,8 +150,8 @@ class Executor:
             if self.scopes and (why := self.scopes.lacking(context.resources)):
                 raise LaunchError("limits", 0, why)
         except LaunchError as error:
-            now = self.reactor.clock.wall()
-            self.post(LaunchFailed(now, act.run.id, error.stage, error.errno, str(error), shortage=False))
+            now, shortage = self.reactor.clock.wall(), isinstance(error, Shortage)
+            self.post(LaunchFailed(now, act.run.id, error.stage, error.errno, str(error), shortage))
             return
         if context.changes:  # decided before the run is held, so it holds for this run too
             self.post(ProfileFollowed(self.reactor.clock.wall(), act.cron.id, context.changes))

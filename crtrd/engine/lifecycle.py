@@ -27,6 +27,7 @@ from crtrd.systemd.notify import Notifier
 
 PROBE_AGAIN = 10 * SECOND
 POLL = SECOND // 50
+STOP_PATIENCE, LAST_GRACE, STOP_REST = 15 * SECOND, 5 * SECOND, 5 * SECOND  # together below TimeoutStopSec=
 LAST_CALLS = 5 * SECOND
 RESTARTS = frozenset({"restart", "try-restart"})
 """Job types after whose stopping half the unit is started again (systemd's job.c)."""
@@ -72,6 +73,8 @@ class Lifecycle:
         """Could not leave in order: the exit status must say so."""
         self.again = self.handing_over = False
         """Both at the end of the loop: whether runs are handed over, and whether by executing the daemon anew."""
+        self._ready = False
+        self._trouble = ""
         self._ending = False
         self._armed: int | None = None
         engine.after_batch = self.consider
@@ -81,7 +84,8 @@ class Lifecycle:
         return self.settings.clock is ClockMode.INTERNAL or self.manager is None
 
     def start(self) -> None:
-        """Begin to count `max_lifetime`."""
+        """READY=1 is out: leaving is possible from now on, and `max_lifetime` counts."""
+        self._ready = True
         if not self.resident:
             self._reactor.later(self.settings.max_lifetime, self._grow_old)
         self.consider()
@@ -95,7 +99,7 @@ class Lifecycle:
         """Look whether it is time to leave, or to wait out the grace, or to go on."""
         if self.stage is Stage.STOPPING:
             self._stop_when_done()
-        if self.stage is not Stage.RUNNING or self.resident:
+        if self.stage is not Stage.RUNNING or self.resident or not self._ready:
             return
         self._timer.cancel()
         if not self._idle(self.engine.owed):
@@ -154,12 +158,14 @@ class Lifecycle:
             why = str(value) if isinstance(value, ManagerError) else "the timer reads back later than it was asked"
             self._not_armed(why)
             return
-        self._armed = wanted
+        self._armed, self._trouble = wanted, ""
         done()
 
     def _not_armed(self, why: str) -> None:
         """Stay; or, where there is no way back, fail, so that Restart=on-failure brings the next life."""
-        self._announce("daemon.wake.failed", f"cannot arm the wake-up: {why}", 4)
+        if why != self._trouble:
+            self._announce("daemon.wake.failed", f"cannot arm the wake-up: {why}", 4)
+        self._trouble = why
         if self.stage is Stage.RELEASED:
             self.failed = True
             self._reactor.stop()
@@ -262,6 +268,18 @@ class Lifecycle:
         self.notifier.stopping()
         self.engine.rest()
         self.engine.post(StopBegun(self._reactor.clock.wall()))
+        self._reactor.later(STOP_PATIENCE, self._insist)
+
+    def _insist(self) -> None:
+        """Long graces and a ledger that is away must not outlast systemd's patience: it would leave commands behind.
+
+        What cannot be recorded now, the next life finds and settles.
+        """
+        supervisor = self.engine.executor.supervisor
+        if supervisor:
+            for run_id in supervisor.live():
+                supervisor.stop(run_id, LAST_GRACE)
+        self._reactor.later(LAST_GRACE + STOP_REST, self._reactor.stop)
 
     def _stop_when_done(self) -> None:
         owed = self.engine.owed

@@ -99,7 +99,8 @@ class Session(Deliveries):
         return [rows.cron_from_row(row) for row in self._all(filed)]
 
     def crons_ahead(self, now: int) -> list[Cron]:
-        ahead = " WHERE c.state = 'active' AND c.considered > ? ORDER BY c.serial"
+        ahead = (" WHERE c.state = 'active' AND (c.considered > ? OR c.after_end_at IS NOT NULL) "
+                 "ORDER BY c.serial")
         return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + ahead, now)]
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None:

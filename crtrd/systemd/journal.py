@@ -146,7 +146,10 @@ class Journal:
             raise BlockingIOError(errno.EAGAIN, "the journal takes no more entries")
 
     def _connect(self) -> socket.socket | None:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        except OSError:  # no descriptor is left
+            return None
         try:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
             connection.connect(self._path)

@@ -62,6 +62,8 @@ class Reader:
             if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
                 raise _head_too_large() from error
             raise Rejected(HTTPStatus.BAD_REQUEST, "BadRequest", f"cannot read the request: {error}") from error
+        except ValueError as error:  # numbers of thousands of digits, which Python refuses to read
+            raise Rejected(HTTPStatus.BAD_REQUEST, "BadRequest", "cannot read the request: a number in it") from error
 
     def interim(self) -> bytes:
         """What a client that asked whether to go on (Expect: 100-continue) waits for."""
@@ -82,10 +84,14 @@ class Reader:
         if spoken.our_state is h11.ERROR:
             return b""
         try:
-            pieces = [spoken.send(event) for event in (head, h11.Data(data=body), h11.EndOfMessage())]
+            pieces = [spoken.send(event) for event in (head, *self._content(body), h11.EndOfMessage())]
         except h11.LocalProtocolError:
             return b""
         return b"".join(piece for piece in pieces if piece)
+
+    def _content(self, body: bytes) -> list[h11.Data]:
+        """An answer to HEAD has none (RFC 9110, 9.3.2)."""
+        return [] if self._head is not None and self._head.method == b"HEAD" else [h11.Data(data=body)]
 
     def _read(self) -> Request | None:
         while True:

@@ -55,6 +55,9 @@ class Route:
     answer: Callable[[object], Response]
 
 
+MOST_DIGITS = 9  # of a page's limit; Python refuses to read thousands of them
+
+
 def _nothing(_parts: list[str], _request: Request) -> Arguments:
     return ()
 
@@ -66,7 +69,7 @@ def _name(parts: list[str], _request: Request) -> Arguments:
 def _page(_parts: list[str], request: Request) -> Arguments:
     query = _query(request.target)
     limit = query.get("limit", str(PAGE))
-    if not limit.isascii() or not limit.isdigit():
+    if not limit.isascii() or not limit.isdigit() or len(limit) > MOST_DIGITS:
         raise Rejected(HTTPStatus.BAD_REQUEST, Code.INVALID_ARGUMENT, "cannot read limit: it must be a whole number")
     return {}, int(limit), query.get("cursor", "")
 

@@ -116,3 +116,25 @@ def test_c15_made_up_once_then_not_again_after_a_kill(world):
     world.restart()
     for number in range(20):
         assert [row.status for row in world.rows(f"daily-{number}")] == ["running"]
+
+
+def test_c13_after_end_does_not_stay_in_a_time_that_only_its_end_saw(world):
+    world.arm(schedule=("every 5s after end",))
+    world.wake(5 * S)
+    real = world.now
+    world.now += 10 * 365 * D
+    world.end_all()
+    world.clock_set(real + 3 * S)
+    assert world.now < world.cron().next_at <= world.now + 5 * S
+
+
+@pytest.mark.parametrize("back", [H, 3 * D + 17 * S])
+def test_a_clock_before_the_anchor_keeps_the_phase(world, back):
+    world.arm(schedule=("every 1h",))
+    phase = world.cron().next_at % H
+    armed = world.now
+    world.clock_set(armed - back)
+    assert world.cron().next_at % H == phase
+    assert world.now < world.cron().next_at <= world.now + H
+    world.clock_set(armed + 2 * H)
+    assert world.cron().next_at % H == phase

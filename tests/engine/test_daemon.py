@@ -73,6 +73,22 @@ def test_a_bad_file_at_start_does_not_stop_the_crons(crtrd):
     assert crtrd.ctl("list").returncode == 0
 
 
+def test_a_broken_drop_in_leaves_the_rest_in_force(crtrd):
+    crtrd.start()
+    crtrd.stop()
+    drop_in = crtrd.places.config / "crtrd.toml.d" / "x.toml"
+    drop_in.parent.mkdir()
+    drop_in.write_text("idle_grac = 3\n")
+    crtrd.start()
+    assert "idle_grac" in crtrd.said()
+    assert "started, clock internal" in crtrd.said().rpartition("idle_grac")[2]
+    crtrd.stop()
+    drop_in.unlink()
+    settings(crtrd, "broken")
+    crtrd.start()
+    assert crtrd.said().splitlines()[-1].endswith("started, clock internal")
+
+
 def test_drained_it_starts_nothing_and_loses_nothing(crtrd, tmp_path):
     file = tmp_path / "marks"
     crtrd.start()
@@ -152,3 +168,57 @@ def test_nothing_due_nothing_wakes(crtrd):
     before = switches(crtrd.daemon.pid)
     time.sleep(5)
     assert switches(crtrd.daemon.pid) - before <= 10  # retention's first step may fall into it; polling would not fit
+
+
+def ask_socket(crtrd, request):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(crtrd.places.socket))
+        client.sendall(request)
+        reply = b""
+        while part := client.recv(65536):
+            reply += part
+    return reply
+
+
+@pytest.mark.parametrize("request_line", [
+    b"GET /v1/crons?limit=" + b"9" * 5000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"POST /v1/crons/x/trigger HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+    b"HEAD /v1/status HTTP/1.1\r\nHost: x\r\n\r\n",
+])
+def test_odd_requests_get_an_answer_and_the_daemon_lives(request_line, crtrd):
+    crtrd.start()
+    assert ask_socket(crtrd, request_line).startswith(b"HTTP/1.1 4")
+    assert not crtrd.ended
+
+
+@pytest.mark.parametrize("closed", [(2,), (0, 2), (0, 1, 2)])
+def test_closed_standard_descriptors(closed, tmp_path):
+    with Instance(tmp_path / "home") as crtrd:
+        shut = " ".join(f"{fd}{'<' if fd == 0 else '>'}&-" for fd in closed)
+        crtrd.daemon = subprocess.Popen(["sh", "-c", f"exec {sys.executable} -m crtrd {shut}"], env=crtrd.env, cwd="/")
+        crtrd.wait_for(lambda: crtrd.ctl("list", check=False).returncode == 0)
+        crtrd.ctl("arm", "one", "--shell", "echo out; echo err >&2; ls /proc/self/fd | wc -l")
+        assert crtrd.ctl("run", "one", "--wait").stdout == "out\n4\n"
+
+
+def test_a_home_with_an_odd_name(tmp_path):
+    with Instance(tmp_path / "a b,c;%41é") as crtrd:
+        crtrd.start()
+        crtrd.ctl("arm", "one", "--", "true")
+        assert crtrd.ctl("run", "one", "--wait").returncode == 0
+
+
+@pytest.mark.parametrize("number", ["1e308", "-1e308", "inf", "nan"])
+def test_an_absurd_span_in_the_settings_is_refused(number, crtrd):
+    settings(crtrd, f'clock = "internal"\nidle_grace = {number}\n')
+    crtrd.start()
+    assert "idle_grace" in crtrd.said()
+
+
+def test_a_ledger_of_no_version_is_refused(crtrd):
+    crtrd.start()
+    crtrd.stop()
+    with closing(sqlite3.connect(crtrd.places.ledger)) as ledger:
+        ledger.execute("PRAGMA user_version = -5")
+    crtrd.start(wait=False)
+    assert crtrd.daemon.wait(20) == 78
