@@ -82,7 +82,7 @@ def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
         yield from outbox.deliver_due(event.at, facts)
 
 
-def _decide(event: Deciding, facts: Facts, limits: Limits) -> Iterator[Effect]:  # noqa: PLR0912 - one arm per event
+def _decide(event: Deciding, facts: Facts, limits: Limits) -> Iterator[Effect]:  # noqa: PLR0912, PLR0915 - one arm per event
     if isinstance(event, ChangeRequested | CancelRequested | PauseRequested | SkipRequested):
         yield from _owe_first(event.cron, event.at, facts, limits)
     match event:
