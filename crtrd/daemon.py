@@ -12,11 +12,13 @@ import socket
 import sys
 import uuid
 from collections.abc import Callable, Mapping, MutableMapping
+from pathlib import Path
 
 from crtrd import __version__, names
 from crtrd.config.loader import host_zone, load_last_good, load_settings
 from crtrd.config.settings import ClockMode, Settings
 from crtrd.control.arming import new_definition
+from crtrd.control.metrics import Textfile
 from crtrd.control.telling import account_with_mail
 from crtrd.control.verbs import Control, Hooks
 from crtrd.core.delivery import Delivery
@@ -173,7 +175,10 @@ class Daemon:
         self.bus.on_owned = self._be_ready
         self.sockets = self._sockets()
         listening = [each for some in self.sockets.values() for each in some]
-        self.trigger = TriggerServer(self.reactor, self.control, listening)
+        self.trigger = TriggerServer(self.reactor, self.control, listening, self._token)
+        self.textfile = Textfile(self.reactor, self.control.metrics)
+        self.textfile.path = self.settings.metrics_textfile
+        self.control.subscribe(self.textfile.heard)
         manager = Manager(self.reactor, user=self.places.user) if self.notifier.present else None
         self.executor.scopes = Scopes(manager, self.supervisor, self.cgroups)
         surfaces = Surfaces(quiet=self._quiet, release=self.bus.release, stop_accepting=self.trigger.stop_accepting)
@@ -216,6 +221,14 @@ class Daemon:
         except LedgerError:
             return ""
         return account_with_mail(found.owner) if found else ""
+
+    def _token(self) -> str:
+        """The credential that callers over TCP must show (systemd.exec(5), LoadCredential=), '' where there is none."""
+        folder = self.environ.get("CREDENTIALS_DIRECTORY")
+        try:
+            return Path(folder, "trigger-token").read_text(encoding="utf-8").strip() if folder else ""
+        except (OSError, UnicodeDecodeError):
+            return ""
 
     def _quiet(self) -> bool:
         return not (self.bus.pending() or self.trigger.open_requests() or self.executor.unanswered)
@@ -304,6 +317,7 @@ class Daemon:
         self.settings = self.lifecycle.settings = settings
         self.engine.limits = self._limits()
         self.executor.head, self.output.limit = settings.output_head, settings.journal_limit
+        self.textfile.path = settings.metrics_textfile
         self._say("config.reloaded", "configuration read again")
         self.files.reload(done)
         self.engine.wake()
@@ -362,6 +376,7 @@ class Daemon:
         self.trigger.close()
         self.supervisor.close()
         self.couriers.close()
+        self.textfile.write()
         self.files.close()
         self.engine.close()
         self.store.close()

@@ -13,6 +13,8 @@ from enum import StrEnum
 from crtrd import names
 from crtrd.errors import Code, RequestError
 
+TOKEN = "token"  # noqa: S105 - the word for a caller, no password
+
 
 class Need(StrEnum):
     """What a verb does."""
@@ -65,7 +67,7 @@ class Caller:
     uid: int | None
     pid: int | None
     via: str
-    """`bus` or `socket`."""
+    """`bus` or `socket`; TOKEN for one who has shown the token of the trigger socket."""
     name: str = ""
     """Unique name on the bus: by it polkit knows the caller without a race. Callers on the socket have none."""
     interactive: bool = False
@@ -83,7 +85,7 @@ NEEDS: dict[str, Need] = {
     "backfill": Need.RUN, "rerun": Need.RUN, "next": Need.READ, "calendar": Need.READ, "explain": Need.READ,
     "get_cron": Need.READ, "get_run": Need.READ, "get_occurrence": Need.READ, "list_crons": Need.READ,
     "list_occurrences": Need.READ, "list_runs": Need.READ, "status": Need.READ, "properties": Need.READ,
-    "list_outbox": Need.READ, "retry_delivery": Need.MANAGE, "discard_delivery": Need.MANAGE,
+    "metrics": Need.READ, "list_outbox": Need.READ, "retry_delivery": Need.MANAGE, "discard_delivery": Need.MANAGE,
     "list_escalations": Need.READ, "deliver_escalation": Need.MANAGE, "read_inbox": Need.READ, "ack_inbox": Need.MANAGE,
     "drain": Need.MANAGE, "reload": Need.MANAGE, "reexecute": Need.MANAGE,
 }
@@ -106,6 +108,11 @@ def nobody_to_ask(_need: Need, _caller: Caller, then: Callable[[Verdict], None])
 
 def is_administrator(caller: Caller) -> bool:
     return caller.uid is not None and caller.uid in {0, os.geteuid()}
+
+
+def has_token(verb: str, caller: Caller) -> bool:
+    """The token opens what its socket serves: looking and triggering."""
+    return caller.via == TOKEN and need_of(verb) in {Need.READ, Need.RUN}
 
 
 def need_of(verb: str) -> Need:

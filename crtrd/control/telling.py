@@ -154,8 +154,13 @@ def _empty(reply: Reply) -> Reply:
     return lambda value: reply(value if isinstance(value, RequestError) else None)
 
 
+def metrics(control: "Control", _given: Given, _: Caller, reply: Reply) -> None:
+    reply(control.metrics.text())
+
+
 VERBS: Mapping[str, Callable[["Control", Given, Caller, Reply], None]] = {
     "trigger": trigger, "list_outbox": list_outbox, "retry_delivery": retry_delivery,
     "discard_delivery": discard_delivery, "list_escalations": list_escalations,
     "deliver_escalation": deliver_escalation, "read_inbox": read_inbox, "ack_inbox": ack_inbox,
+    "metrics": metrics,
 }

@@ -20,6 +20,7 @@ from crtrd.control.admission import Admission, belongs_to
 from crtrd.control.arming import changed_fields, new_definition
 from crtrd.control.denials import Denials
 from crtrd.control.explain import explanation
+from crtrd.control.metrics import Metrics
 from crtrd.core import events
 from crtrd.core.cron import SECOND, Cron, Definition
 from crtrd.core.effects import Announce
@@ -57,6 +58,8 @@ class Control:
     def __init__(self, engine: Engine, instance: str, hooks: Hooks) -> None:
         self.engine, self.instance, self.hooks = engine, instance, hooks
         self.started_at = engine.reactor.clock.wall()
+        self.metrics = Metrics(engine.store.queries, self.started_at)
+        self.subscribe(self.metrics.count)
         self.queries = engine.store.queries
         self._admission = Admission(self.queries, lambda: hooks.authority)
         self._denials = Denials(engine.reactor.clock.mono)

@@ -14,6 +14,7 @@ import h11
 HEAD_MOST = 16 << 10
 BODY_MOST = 64 << 10
 SERVER = b"crtrd"
+PLAIN = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Request:
 class Response:
     status: HTTPStatus
     content: object
+    """A text goes as it is, everything else as JSON."""
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -73,9 +75,11 @@ class Reader:
 
     def write(self, response: Response) -> bytes:
         """The whole response; the connection is to be closed after it."""
-        body = json.dumps(response.content).encode("ascii") + b"\n"
+        plain = isinstance(response.content, str)
+        body = response.content.encode() if isinstance(response.content, str) else _json(response.content)
         headers = [
-            (b"Content-Type", b"application/json"), (b"Content-Length", str(len(body)).encode("ascii")),
+            (b"Content-Type", PLAIN if plain else b"application/json"),
+            (b"Content-Length", str(len(body)).encode("ascii")),
             (b"Connection", b"close"), (b"Server", SERVER), (b"Cache-Control", b"no-store"),
         ]
         headers += [(name.encode("ascii"), value.encode("ascii")) for name, value in response.headers]
@@ -131,6 +135,15 @@ class Reader:
         return Request(method, target, headers, bytes(self._body))
 
 
+def _json(content: object) -> bytes:
+    return json.dumps(content).encode("ascii") + b"\n"
+
+
 def _head_too_large() -> Rejected:
     message = f"cannot read the request: its head is larger than {HEAD_MOST} bytes"
     return Rejected(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "HeadTooLarge", message)
+
+
+def unauthorized() -> Rejected:
+    message = "cannot serve the request: over TCP it needs the right Authorization: Bearer token"
+    return Rejected(HTTPStatus.UNAUTHORIZED, "Unauthorized", message, ("WWW-Authenticate", "Bearer"))

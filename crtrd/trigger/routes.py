@@ -107,8 +107,13 @@ def _disposition(answer: object) -> Response:
     return Response(HTTPStatus.ACCEPTED if word == "accepted" else HTTPStatus.OK, content)
 
 
+def _page_of_text(answer: object) -> Response:
+    return Response(HTTPStatus.OK, str(answer))
+
+
 ROUTES: tuple[Route, ...] = (
     Route("GET", ("v1", "status"), "status", _nothing, _object),
+    Route("GET", ("metrics",), "metrics", _nothing, _page_of_text),
     Route("GET", ("v1", "crons"), "list_crons", _page, _crons),
     Route("GET", ("v1", "crons", "*"), "get_cron", _name, _object),
     Route("GET", ("v1", "occurrences", "*"), "get_occurrence", _name, _object),

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from crtrd.control.access import Caller
+from crtrd.control.access import TOKEN, Caller
 from crtrd.control.verbs import Control
 from crtrd.loop.reactor import IN, Reactor, Timer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CONNECTIONS_MOST = 512
 ACCEPTS_A_TURN = 64
+TCP = "tcp"
 PAUSE = 500_000
 """Microseconds without accepting when descriptors have run out: the backlog stays readable, and would spin the loop."""
 SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -28,7 +29,12 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred, unix(7)
 class TriggerServer:
     """Serves `sockets`, which listen already and stay the caller's to close."""
 
-    def __init__(self, reactor: Reactor, control: Control, sockets: list[socket.socket]) -> None:
+    def __init__(
+        self, reactor: Reactor, control: Control, sockets: list[socket.socket],
+        token: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`token` reads what callers over TCP must show; '' lets none of them in."""
+        self._token = token
         self._reactor, self._control, self._sockets = reactor, control, sockets
         self._exchanges: dict[Exchange, None] = {}
         self._paused: Timer | None = None
@@ -110,14 +116,29 @@ class TriggerServer:
     def _serve(self, request: "Request", caller: Caller, send: "Callable[[Response], None]") -> None:
         from crtrd.trigger.routes import serve  # noqa: PLC0415
 
+        if caller.via == TCP:
+            caller = self._bearer(request)
         self._control.touched()
         serve(self._control, request, caller, send)
 
 
+    def _bearer(self, request: "Request") -> Caller:
+        """Raises Rejected unless the request shows the token."""
+        from hmac import compare_digest  # noqa: PLC0415
+
+        from crtrd.trigger.request import unauthorized  # noqa: PLC0415
+
+        word, _, shown = request.headers.get("authorization", "").partition(" ")
+        wanted = self._token()
+        if not wanted or word.lower() != "bearer" or not compare_digest(shown.strip().encode(), wanted.encode()):
+            raise unauthorized()
+        return Caller(None, None, TOKEN)
+
+
 def caller_of(connection: socket.socket) -> Caller:
-    """By the kernel's word (SO_PEERCRED); over TCP there is none, and the caller is nobody."""
+    """By the kernel's word (SO_PEERCRED); over TCP there is none: nobody, before the token is shown."""
     if connection.family != socket.AF_UNIX:
-        return Caller(None, None, "socket")
+        return Caller(None, None, TCP)
     try:
         pid, uid, _ = _CREDENTIALS.unpack(
             connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)

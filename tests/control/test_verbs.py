@@ -77,7 +77,7 @@ ARITY = {
     "trigger": 2, "backfill": 4, "next": 2, "calendar": 3, "explain": 2, "get_cron": 1, "get_run": 1,
     "get_occurrence": 1, "list_crons": 3, "list_occurrences": 3, "list_runs": 3, "status": 0, "drain": 1, "reload": 0,
     "list_outbox": 3, "retry_delivery": 1, "discard_delivery": 1, "list_escalations": 3, "deliver_escalation": 1,
-    "read_inbox": 3, "ack_inbox": 2,
+    "read_inbox": 3, "ack_inbox": 2, "metrics": 0,
 }
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9), st.binary(max_size=4), st.just("job"),

@@ -27,7 +27,7 @@ def job(sink="webhook", argument="", name="d" * 32, **more):
 
 
 class Receiver:
-    """`script` holds one answer for each request: (status, headers); "hang", "for ever", "close", "early" as they say."""
+    """`script` holds an answer for each request: (status, headers); or a word for how it goes wrong."""
 
     def __init__(self, port=0):
         self.script, self.seen = [], []
