@@ -57,8 +57,9 @@ class Places:
 
 def bus_address(socket: Path) -> str:
     """The D-Bus address of a socket, as jeepney reads it: it takes an escape for a character, not for a byte."""
-    return "unix:path=" + "".join(each if each.isalnum() or not each.isascii() or each in "-_/.*" else f"%{ord(each):02x}"
-                                  for each in str(socket))
+    plain = (each if each.isalnum() or not each.isascii() or each in "-_/.*" else f"%{ord(each):02x}"
+             for each in str(socket))
+    return "unix:path=" + "".join(plain)
 
 
 def places(environ: Mapping[str, str], *, user: bool) -> Places:
