@@ -172,6 +172,8 @@ class Daemon:
         self.bus.on_trouble = self._bus_trouble
         if not self.places.user:
             hooks.authority = self.bus.polkit.check
+        hooks.log_level, hooks.set_log_level = lambda: self.journal.level, self.journal.set_level
+        hooks.follow = self.output.follow
         self.bus.on_owned = self._be_ready
         self.sockets = self._sockets()
         listening = [each for some in self.sockets.values() for each in some]

@@ -87,13 +87,14 @@ NEEDS: dict[str, Need] = {
     "list_occurrences": Need.READ, "list_runs": Need.READ, "status": Need.READ, "properties": Need.READ,
     "metrics": Need.READ, "list_outbox": Need.READ, "retry_delivery": Need.MANAGE, "discard_delivery": Need.MANAGE,
     "list_escalations": Need.READ, "deliver_escalation": Need.MANAGE, "read_inbox": Need.READ, "ack_inbox": Need.MANAGE,
-    "drain": Need.MANAGE, "reload": Need.MANAGE, "reexecute": Need.MANAGE,
+    "drain": Need.MANAGE, "reload": Need.MANAGE, "reexecute": Need.MANAGE, "set_log_level": Need.MANAGE,
+    "open_output": Need.READ,
 }
 SUBJECTS: dict[str, Subject] = {
     "arm": Subject.DEFINITION, "change": Subject.CHANGES, "calendar": Subject.ANYBODY,
     **dict.fromkeys(("cancel", "pause", "resume", "skip", "poke", "run", "trigger", "backfill", "next", "explain",
                      "get_cron"), Subject.CRON),
-    **dict.fromkeys(("kill", "get_run"), Subject.RUN),
+    **dict.fromkeys(("kill", "get_run", "open_output"), Subject.RUN),
     **dict.fromkeys(("rerun", "get_occurrence"), Subject.OCCURRENCE),
     **dict.fromkeys(("list_crons", "list_occurrences", "list_runs", "list_outbox", "list_escalations"), Subject.LIST),
     **dict.fromkeys(("read_inbox", "ack_inbox"), Subject.INBOX),

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from crtrd import __version__
 from crtrd.config.loader import host_zone
-from crtrd.control import arguments, telling, views
+from crtrd.control import arguments, operating, telling, views
 from crtrd.control.access import Ask, Caller, nobody_to_ask
 from crtrd.control.admission import Admission, belongs_to
 from crtrd.control.arming import changed_fields, new_definition
@@ -48,6 +48,10 @@ class Hooks:
     reexecute: Callable[[], None] = lambda: None
     stage: Callable[[], Stage] = lambda: Stage.RUNNING
     authority: Ask = nobody_to_ask
+    log_level: Callable[[], int] = lambda: 7
+    set_log_level: Callable[[int], None] = lambda _: None
+    follow: Callable[[str], int | None] = lambda _: None
+    """The output of a live run as a pipe; None where it is not live."""
     inbox: Callable[[], Path] = Path
     """The folder of the inboxes."""
 
@@ -113,6 +117,9 @@ class Control:
             "OutboxPending": counts.get("outbox", 0),
             "NextWakeUSec": upcoming or 0, "StartedUSec": self.started_at,
         }
+
+    def log_level(self) -> str:
+        return operating.LEVELS[self.hooks.log_level()]
 
     @property
     def state(self) -> str:
@@ -357,7 +364,7 @@ class Control:
         "get_occurrence": _get_occurrence, "list_crons": _list_crons,
         "list_occurrences": _list_occurrences, "list_runs": _list_runs, "next": _next,
         "calendar": _calendar, "explain": _explain, "status": _status,
-        "drain": _drain, "reload": _reload, "reexecute": _reexecute, **telling.VERBS,
+        "drain": _drain, "reload": _reload, "reexecute": _reexecute, **telling.VERBS, **operating.VERBS,
     }
 
 

@@ -76,6 +76,7 @@ ARITY = {
     "arm": 1, "change": 2, "cancel": 2, "pause": 2, "resume": 1, "skip": 2, "poke": 1, "run": 2, "rerun": 1, "kill": 2,
     "trigger": 2, "backfill": 4, "next": 2, "calendar": 3, "explain": 2, "get_cron": 1, "get_run": 1,
     "get_occurrence": 1, "list_crons": 3, "list_occurrences": 3, "list_runs": 3, "status": 0, "drain": 1, "reload": 0,
+    "set_log_level": 1, "open_output": 1,
     "list_outbox": 3, "retry_delivery": 1, "discard_delivery": 1, "list_escalations": 3, "deliver_escalation": 1,
     "read_inbox": 3, "ack_inbox": 2, "metrics": 0,
 }
@@ -255,3 +256,26 @@ def test_properties(desk):
     assert (shown["CronCount"], shown["ActiveCount"], shown["HeldCount"]) == (1, 0, 0)
     assert shown["NextWakeUSec"] == desk.ask("get_cron", "job")["next"]
     assert desk.control.call("status", (), ROOT, lambda _: None) is None
+
+
+# operating -------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_level_is_one_of_syslogs(desk):
+    found = []
+    desk.hooks.set_log_level = found.append
+    assert desk.ask("set_log_level", "warning") is None
+    assert desk.refused("set_log_level", "loud") is Code.INVALID_ARGUMENT
+    assert found == [4]
+
+
+def test_the_output_of_a_settled_run_is_its_heads_and_of_a_live_one_what_follow_gives(desk):
+    desk.arm()
+    run = desk.ask("run", "job", {})["runs"][0]
+    desk.hooks.follow = lambda run_id: 77 if run_id == run else None
+    assert desk.ask("open_output", run[:8]) == 77
+    desk.hooks.follow = lambda _: None
+    fd = desk.ask("open_output", run)
+    with open(fd, "rb") as file:
+        assert file.read() == b""
+    assert desk.refused("open_output", "f" * 32) is Code.NO_SUCH_RUN

@@ -28,6 +28,7 @@ class StandIn:
     hold: bool = False
     head: bytes = b"hello\n"
     exit_code: int = 0
+    level: str = "debug"
     later: Callable[[Callable[[], None]], None] | None = None
     """Where the end of a run is put; None: it ends at once."""
 
@@ -60,6 +61,20 @@ class StandIn:
     def properties(self):
         return {"Version": "1", "InstanceId": "i" * 32, "State": "running", "CronCount": len(self.crons),
                 "ActiveCount": 0, "HeldCount": 0, "OutboxPending": 0, "NextWakeUSec": NOON, "StartedUSec": NOON}
+
+    def log_level(self):
+        return self.level
+
+    def verb_set_log_level(self, level):
+        self.level = level
+
+    def verb_open_output(self, run):
+        if run not in self.runs:
+            raise RequestError(Code.NO_SUCH_RUN, "cannot open the output: no run has that id")
+        fd = os.memfd_create("output")
+        os.write(fd, self.head)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
 
     def subscribe(self, listener):
         self._listeners.append(listener)
@@ -201,6 +216,9 @@ class StandIn:
         if run not in self.runs:
             raise RequestError(Code.NO_SUCH_RUN, f"cannot find run {run!r}: no such run")
         return dict(self.runs[run])
+
+    def verb_get_occurrence(self, occurrence):
+        return dict(self.occurrences[occurrence])
 
     def verb_list_crons(self, criteria, limit, cursor):
         return page(self.crons, criteria, limit, cursor)
