@@ -23,7 +23,7 @@ def log(tmp_path):
 
 
 def taken(fd):
-    os.set_blocking(fd, False)  # noqa: FBT003
+    os.set_blocking(fd, False)
     data = b""
     try:
         while chunk := os.read(fd, 1 << 16):
@@ -55,11 +55,11 @@ def test_who_does_not_read_or_goes_away_holds_nothing_up(log):
     assert data.startswith(b"1")  # whole lines, the latest
     assert SAID - 1100 < len(data) <= SAID
     assert data.endswith(b"x\n")
+    more = [log.follow(RUN.id) for _ in range(FOLLOWERS - 2)]
     with pytest.raises(OSError, match="too many"):
-        for _ in range(FOLLOWERS):
-            log.follow(RUN.id)
-    os.close(silent)
-    os.close(late)
+        log.follow(RUN.id)
+    for fd in (silent, late, *more):
+        os.close(fd)
 
 
 def test_a_shortage_of_descriptors_is_an_error_of_the_one_who_asks(log):
