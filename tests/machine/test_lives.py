@@ -40,7 +40,7 @@ def check_whole(machine, statuses=(3,)):
     assert run["stdout_head"] == "before\nafter\n"
     assert run["exit_code"] in statuses
     assert run["result"] == ("exit-code" if run["exit_code"] == 3 else "unobserved")
-    machine.wait_for(lambda: int(machine.unit("crtrd.service")["NFileDescriptorStore"]) <= SPAWNERS, 5, "an empty store")
+    machine.wait_for(lambda: int(machine.unit("crtrd.service")["NFileDescriptorStore"]) <= SPAWNERS, 5)
     assert machine.unit("crtrd.service")["Result"] == "success"
 
 
