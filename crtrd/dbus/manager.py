@@ -152,6 +152,7 @@ METHODS: tuple[Method, ...] = (
     _method("Pause", "s cron, s note", "", "pause"),
     _method("Resume", "s cron", "", "resume"),
     _method("Skip", "s cron, t usec", "", "skip"),
+    _method("Unskip", "s cron, t usec", "", "unskip"),
     _method("Poke", "s cron", "u poked", "poke", _number),
     _method("Run", "s cron, a{sv} options", "s occurrence, ao runs", "run", _started, arrive=_run_options),
     _method("Trigger", "s cron, a{sv} options", "s disposition, s occurrence, s status", "trigger", _disposed,

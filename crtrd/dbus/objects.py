@@ -20,7 +20,8 @@ CRON = Interface(
     properties=(
         Property("Id", "s", "const"), Property("Name", "s", "const"), Property("State", "s"), Property("PausedBy", "s"),
         Property("Note", "s"), Property("Owner", "u", "const"), Property("Schedule", "as"), Property("Timezone", "s"),
-        Property("Next", "t"), Property("Held", "u"), Property("Running", "u"), Property("LastStatus", "s"),
+        Property("Next", "t"), Property("Skips", "at"), Property("Held", "u"), Property("Running", "u"),
+        Property("LastStatus", "s"),
         Property("LastAt", "t"), Property("LastRun", "s"), Property("LastResult", "s"), Property("Failures", "u"),
         Property("Source", "s"),
         Property("CreatedAt", "t", "const"), Property("ChangedAt", "t"), Property("Definition", "a{sv}"),
@@ -74,7 +75,7 @@ INTERFACES: dict[Kind, tuple[Interface, ...]] = {
 OWN: dict[Kind, Interface] = {Kind.MANAGER: MANAGER, Kind.CRON: CRON, Kind.RUN: RUN, Kind.LOG: LOG_CONTROL}
 """The interface of ours that each kind of object has; the others are everybody's and have no properties."""
 
-EMPTY: dict[str, object] = {"s": "", "t": 0, "u": 0, "i": 0, "b": False, "as": [], "a{sv}": {}}
+EMPTY: dict[str, object] = {"s": "", "t": 0, "u": 0, "i": 0, "b": False, "as": [], "at": [], "a{sv}": {}}
 """What a property reads as when the view has no value: properties, unlike fields of a{sv}, cannot be absent."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from peewee import DatabaseError, InterfaceError, Model, SqliteDatabase
 
-from crtrd.core.cron import Cron
+from crtrd.core.cron import SECOND, Cron
 from crtrd.core.delivery import Delivery, Escalation
 from crtrd.core.occurrence import Cell, Occurrence, Run
 from crtrd.errors import LedgerError
@@ -81,9 +81,11 @@ class Queries:
         return rows.occurrence_from_row(found[0]) if len(found) == 1 else None
 
     def occurrence_at(self, cron_id: str, instant: int) -> Occurrence | None:
-        mine = " WHERE o.cron_id = ? AND o.instant = ? ORDER BY o.origin = 'manual', o.serial DESC LIMIT 1"
-        sql = rows.OCCURRENCE_SELECT + mine
-        found = self._rows(sql, cron_id, instant)
+        """The row of an instant; of whole seconds also one within the second, as tables show it."""
+        mine = (" WHERE o.cron_id = ? AND o.instant BETWEEN ? AND ? "
+                "ORDER BY o.instant = ? DESC, o.origin = 'manual', o.serial DESC LIMIT 1")
+        last = instant if instant % SECOND else instant + SECOND - 1
+        found = self._rows(rows.OCCURRENCE_SELECT + mine, cron_id, instant, last, instant)
         return rows.occurrence_from_row(found[0]) if found else None
 
     def occurrence_covering(self, cron_id: str, instant: int) -> Occurrence | None:

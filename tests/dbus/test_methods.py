@@ -40,7 +40,8 @@ def test_every_method_answers(world):
     assert len(occurrence) == 32
     calls = {
         "Change": ("sa{sv}", "tick", {"timeout": ("s", "5s")}), "Pause": ("ss", "tick", "why"),
-        "Resume": ("s", "tick"), "Skip": ("st", "tick", 0), "Poke": ("s", "tick"), "Kill": ("si", run_id, 15),
+        "Resume": ("s", "tick"), "Skip": ("st", "tick", 0), "Unskip": ("st", "tick", 0), "Poke": ("s", "tick"),
+        "Kill": ("si", run_id, 15),
         "Rerun": ("s", occurrence), "Backfill": ("stta{sv}", "tick", 1, NOON, {}), "Next": ("su", "tick", 3),
         "Calendar": ("a{sv}tu", {"schedule": ("as", ["@daily"])}, NOON, 2),
         "Explain": ("st", "tick", NOON), "GetCron": ("s", "tick"), "GetRun": ("s", run_id),

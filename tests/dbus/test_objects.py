@@ -21,7 +21,7 @@ pytestmark = pytest.mark.bus
 
 CONTRACT = {
     "Arm": ("a{sv}", "so"), "Change": ("sa{sv}", ""), "Cancel": ("sa{sv}", ""), "Pause": ("ss", ""),
-    "Resume": ("s", ""), "Skip": ("st", ""), "Poke": ("s", "u"), "Run": ("sa{sv}", "sao"),
+    "Resume": ("s", ""), "Skip": ("st", ""), "Unskip": ("st", ""), "Poke": ("s", "u"), "Run": ("sa{sv}", "sao"),
     "Trigger": ("sa{sv}", "sss"), "Rerun": ("s", "s"), "Backfill": ("stta{sv}", "u"),
     "Kill": ("si", ""), "Next": ("su", "at"), "Calendar": ("a{sv}tu", "at"),
     "Explain": ("st", "a{sv}"), "GetCron": ("s", "o"), "GetRun": ("s", "a{sv}"),
