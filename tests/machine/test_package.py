@@ -153,7 +153,7 @@ def test_upgrade_restarts_an_unoccupied_daemon_and_keeps_the_rest(resident: Mach
     assert resident.read("/etc/crtrd/crtrd.toml") == "# mine\n"
 
 
-def test_upgrade_restarts_one_that_cannot_execute_itself_anew_and_its_runs_go_on(resident: Machine, newer: Path) -> None:
+def test_upgrade_restarts_one_that_cannot_execute_itself_anew_and_runs_go_on(resident: Machine, newer: Path) -> None:
     before, run = pid(resident), resident.read("/root/run.pid").strip()
     resident.install_deb(newer)
     assert pid(resident) not in {before, "0"}
