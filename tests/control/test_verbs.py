@@ -78,7 +78,7 @@ ARITY = {
     "get_occurrence": 1, "list_crons": 3, "list_occurrences": 3, "list_runs": 3, "status": 0, "drain": 1, "reload": 0, "reexecute": 0,
     "set_log_level": 1, "open_output": 1,
     "list_outbox": 3, "retry_delivery": 1, "discard_delivery": 1, "list_escalations": 3, "deliver_escalation": 1,
-    "read_inbox": 3, "ack_inbox": 2, "metrics": 0,
+    "read_inbox": 3, "ack_inbox": 2, "metrics": 0, "reexecute": 0,
 }
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9), st.binary(max_size=4), st.just("job"),
