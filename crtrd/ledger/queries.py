@@ -137,7 +137,7 @@ class Queries:
     def deliveries(self, wanted: Filter, limit: int, after: int) -> tuple[list[Delivery], int]:
         """Newest first; the next attempt as its queue allows it."""
         found = self._newest(OutboxRow, wanted, limit, after)
-        waits = dict(self._rows("SELECT name, until FROM queues"))
+        waits = {str(name): int(until) for name, until in self._rows("SELECT name, until FROM queues")}
         values = [_with_queue(rows.delivery_from_row(row[1:]), waits) for row in found[:limit]]
         return values, (found[limit - 1][0] if len(found) > limit else 0)
 

@@ -75,7 +75,7 @@ def test_refusals_have_their_code_and_change_nothing(desk, verb, given_, code):
 ARITY = {
     "arm": 1, "change": 2, "cancel": 2, "pause": 2, "resume": 1, "skip": 2, "poke": 1, "run": 2, "rerun": 1, "kill": 2,
     "trigger": 2, "backfill": 4, "next": 2, "calendar": 3, "explain": 2, "get_cron": 1, "get_run": 1,
-    "get_occurrence": 1, "list_crons": 3, "list_occurrences": 3, "list_runs": 3, "status": 0, "drain": 1, "reload": 0, "reexecute": 0,
+    "get_occurrence": 1, "list_crons": 3, "list_occurrences": 3, "list_runs": 3, "status": 0, "drain": 1, "reload": 0,
     "set_log_level": 1, "open_output": 1,
     "list_outbox": 3, "retry_delivery": 1, "discard_delivery": 1, "list_escalations": 3, "deliver_escalation": 1,
     "read_inbox": 3, "ack_inbox": 2, "metrics": 0, "reexecute": 0,
