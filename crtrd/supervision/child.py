@@ -74,9 +74,9 @@ class Child:
     stopping: bool = False
     killed: bool = False
     """We sent SIGKILL, so a death by it is no OOM kill."""
-    before: Counters = Counters()
+    before: Counters = field(default_factory=Counters)
     """Of the cgroup around its own, when it began."""
-    counted: Counters = Counters()
+    counted: Counters = field(default_factory=Counters)
     """Of its own, read as soon as the leader has ended: an empty scope goes away by itself."""
     tree: tuple[Stat, ...] = ()
     """Descendants seen at the stop, where no cgroup remembers them."""

@@ -163,7 +163,8 @@ def test_what_had_been_counted_before_an_adoption_is_not_this_runs(counted):
     plan = room.plan("sleep", "600")
     counters(unit / f"run-{plan.run_id}", cgroup_procs="")
     held = room.go(plan)
-    run = Run(plan.run_id, "o", "c", "job", "", 1, Origin.MANUAL, 0, Phase.RUNNING, True, 1, 0, held.identity, held.cgroup)
+    run = Run(plan.run_id, "o", "c", "job", "", 1, Origin.MANUAL, 0, Phase.RUNNING, out_of_band=True, fence=1,
+              created_at=0, identity=held.identity, cgroup=held.cgroup)
     other = Room(Cgroups(str(unit.parent), "/unit"))
     try:
         assert other.supervisor.adopt(run, plan, {}) is Proof.ALIVE
