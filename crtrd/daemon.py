@@ -6,7 +6,9 @@
 A configuration file that cannot be read does not keep the daemon from running: defaults hold and the fault is told.
 """
 
+import itertools
 import os
+import select
 import signal
 import socket
 import sys
@@ -39,7 +41,7 @@ from crtrd.engine.lifecycle import Lifecycle, Surfaces
 from crtrd.engine.output import OutputLog
 from crtrd.engine.recovery import Recovery
 from crtrd.engine.scopes import Scopes
-from crtrd.errors import ConfigError, LeaseLost, LedgerError, ManagerError, RequestError
+from crtrd.errors import ConfigError, LeaseLost, LedgerError, LedgerRefused, ManagerError, RequestError
 from crtrd.ledger.retention import Keep
 from crtrd.ledger.store import Store
 from crtrd.loop.clock import Clock
@@ -59,6 +61,7 @@ USAGE = "usage: crtrd [--system|--user] [--version]"
 READY_WITHIN = 2_000_000  # the bus may be away; the socket and the schedule work without it
 SOON = 5_000_000  # the spawner comes up while we wait for an instant this near
 COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and our first instruction
+OPEN_AGAIN = (200_000, 1_000_000, 5_000_000)  # the last one again and again
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PRUNE_FIRST, PRUNE_PAUSE, PRUNE_AGAIN = 10_000_000, 50_000, 86_400_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -92,7 +95,7 @@ class Daemon:
         self._repair(cgroups)
         try:
             self._open_store()
-        except LedgerError as error:
+        except LedgerRefused as error:
             self._say("daemon.failed", str(error), 2)
             return EX_CONFIG
         self._build_engine(cgroups)
@@ -139,7 +142,24 @@ class Daemon:
         self.store = Store(self.places.ledger, owner=self.instance, boot_id=self.boot_id,
                            post=self.reactor.wake_from_thread, lease_end=lease_end)
         self.store.lost = self._superseded
-        self.store.open()
+        self._await_store()
+        if self.store.damage:
+            self.repairs.append(Announce("ledger.damaged", self.store.damage, {}, 2))
+
+    def _await_store(self) -> None:
+        """A ledger that cannot be opened now (locked, disk full) is waited for: said once, and no restart in a loop."""
+        for turn in itertools.count():
+            try:
+                self.store.open()
+            except LedgerRefused:
+                raise
+            except LedgerError as error:
+                if not turn:
+                    self._say("ledger.unavailable", f"{error}; waiting for it", 3)
+                self.notifier.extend_start(2 * OPEN_AGAIN[-1])
+                select.select([], [], [], OPEN_AGAIN[min(turn, len(OPEN_AGAIN) - 1)] / 1_000_000)
+            else:
+                break
 
     def _build_engine(self, cgroups: Cgroups | None) -> None:
         self.executor = Executor(self.reactor, Contexts(self.places), head=self.settings.output_head)
@@ -172,6 +192,8 @@ class Daemon:
         self.bus.on_trouble = self._bus_trouble
         if not self.places.user:
             hooks.authority = self.bus.polkit.check
+        hooks.log_level, hooks.set_log_level = lambda: self.journal.level, self.journal.set_level
+        hooks.follow = self.output.follow
         self.bus.on_owned = self._be_ready
         self.sockets = self._sockets()
         listening = [each for some in self.sockets.values() for each in some]

@@ -77,5 +77,9 @@ class LedgerError(CrtrdError):
     """We cannot remember: start nothing more, keep what ended, write it when the store is back."""
 
 
+class LedgerRefused(LedgerError):
+    """This crtrd may not use that ledger, now or later, until an administrator acts."""
+
+
 class LeaseLost(LedgerError):
     """Another life has claimed the ledger: this one is over, and touches nothing any more."""

@@ -12,6 +12,8 @@ BUS_PATH = "/org/crtrd/Crtrd1"
 MANAGER_INTERFACE = "org.crtrd.Crtrd1.Manager"
 CRON_INTERFACE = "org.crtrd.Crtrd1.Cron"
 RUN_INTERFACE = "org.crtrd.Crtrd1.Run"
+LOG_PATH = "/org/freedesktop/LogControl1"
+LOG_INTERFACE = "org.freedesktop.LogControl1"
 ERROR_PREFIX = "org.crtrd.Crtrd1.Error."
 
 SOCKET_UNIT = "crtrd.socket"

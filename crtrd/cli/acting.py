@@ -1,32 +1,25 @@
-"""`cancel`, `pause`, `skip`, `backfill`, `poke`, `run` and their kin: asks the daemon for something to be done."""
+"""`cancel`, `pause`, `skip`, `backfill`, `poke`, `trigger` and their kin: asks the daemon for something to be done."""
 
 import argparse
 import os
 import signal
-import sys
 
-from crtrd.cli.fields import RUN_FIELDS
-from crtrd.cli.looking import cron
-from crtrd.cli.render import as_json
-from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, View, instant_of, packed
-from crtrd.cli.words import harmless
-
-POLL_SECONDS = 3.0
-"""How long `run --wait` trusts in signals before it looks itself: a bus that was restarted sends none."""
-SIGNALLED = 128
+from crtrd.cli.looking import cron, finished, of_names
+from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, packed
+from crtrd.cli.words import calendar_time, short
 
 
 def build(parser: argparse.ArgumentParser, verb: str) -> None:
     match verb:
         case "kill":
-            parser.add_argument("run", nargs="+", metavar="RUN", help="id of a live run")
+            parser.add_argument("run", nargs="+", metavar="RUN", help="id of a live run, or its beginning")
             parser.add_argument("-s", "--signal", default="TERM", metavar="SIGNAL", help="name or number (TERM)")
             return
         case "rerun":
-            parser.add_argument("occurrence", metavar="OCCURRENCE", help="id of a settled occurrence")
+            parser.add_argument("occurrence", metavar="OCCURRENCE", help="id of a settled one, or its beginning")
             return
         case "cancel" | "pause" | "resume" | "poke":
-            parser.add_argument("name", nargs="+", metavar="NAME", help="cron, by name or id")
+            parser.add_argument("name", nargs="+", metavar="NAME", help="cron, by name, pattern or id")
         case _:
             parser.add_argument("name", metavar="NAME", help="cron, by name or id")
     match verb:
@@ -36,10 +29,7 @@ def build(parser: argparse.ArgumentParser, verb: str) -> None:
             parser.add_argument("--note", default="", metavar="TEXT", help="why, for whoever looks")
         case "skip":
             parser.add_argument("instant", nargs="?", metavar="INSTANT", help="the one to leave out (the next)")
-        case "run":
-            parser.add_argument("--wait", action="store_true", help="wait for the end, exit with its status")
-            parser.add_argument("--target", default="", metavar="TARGET", help="this target only")
-            parser.add_argument("--overlap", default="", metavar="WORD", help="overlap policy for this one")
+            parser.add_argument("--undo", action="store_true", help="leave it in after all; without INSTANT: all")
         case "backfill":
             parser.add_argument("start", metavar="FROM", help="the first instant, or a time before it")
             parser.add_argument("end", metavar="TO", help="the last one, or a time after it")
@@ -59,35 +49,63 @@ def cancel(session: Session) -> int:
     given: dict[str, object] = {"kill": session.options.kill}
     if own := os.environ.get("CRTR_RUN_ID"):
         given["run"] = own
-    for name in session.options.name:
+    for name in of_names(session):
         session.client.call("Cancel", "sa{sv}", name, packed(given))
+    session.acted()
     return DONE
 
 
 def pause(session: Session) -> int:
-    for name in session.options.name:
+    for name in of_names(session):
         session.client.call("Pause", "ss", name, session.options.note)
+    session.acted()
     return DONE
 
 
 def resume(session: Session) -> int:
-    for name in session.options.name:
+    """A cron that has no instant ahead any more is finished by it, which is said."""
+    names = of_names(session, lambda view: view.get("state") == "paused")
+    for name in names:
         session.client.call("Resume", "s", name)
+    session.acted("\n".join(finished(session, names)))
     return DONE
 
 
 def skip(session: Session) -> int:
-    name, text = session.options.name, session.options.instant
-    instant = instant_of(text, str(cron(session, name).get("timezone") or "UTC")) if text else 0
-    session.client.call("Skip", "st", name, instant)
+    """Without INSTANT the next one, which is asked for first so that it can be said which one it was."""
+    name, client = session.options.name, session.client
+    instant = _instant(session, session.options.instant) if session.options.instant else 0
+    if session.options.undo:
+        client.call("Unskip", "st", name, instant)
+        session.acted(f"{name}: next is {_moment(_next(session))}")
+        return DONE
+    instant = instant or _next(session) or 0
+    client.call("Skip", "st", name, instant)
+    session.acted(f"{name}: will skip {_moment(instant)}; next is {_moment(_next(session))}")
     return DONE
+
+
+def _next(session: Session) -> int | None:
+    (instants,) = session.client.call("Next", "su", session.options.name, 1)
+    return int(instants[0]) if isinstance(instants, list) and instants else None
+
+
+def _moment(instant: int | None) -> str:
+    return calendar_time(instant) if instant else "none"
+
+
+def _instant(session: Session, text: str, *, last: bool = False) -> int:
+    """What somebody wrote, local to the cron's zone."""
+    from crtrd.cli.moments import instant_of  # noqa: PLC0415  # the schedule room, for two verbs
+
+    zone = str(cron(session, session.options.name).get("timezone") or "UTC")
+    return instant_of(text, zone, session.now, last=last)
 
 
 def backfill(session: Session) -> int:
     """Occurrences for the instants of the schedule in [FROM, TO] that nothing has served."""
     options = session.options
-    zone = str(cron(session, options.name).get("timezone") or "UTC")
-    start, end = instant_of(options.start, zone), instant_of(options.end, zone)
+    start, end = _instant(session, options.start), _instant(session, options.end, last=True)
     given = packed({"dry_run": options.dry_run})
     (count,) = session.client.call("Backfill", "stta{sv}", options.name, start, end, given)
     if session.out.json:
@@ -101,7 +119,7 @@ def backfill(session: Session) -> int:
 
 def poke(session: Session) -> int:
     total = 0
-    for name in session.options.name:
+    for name in of_names(session):
         (count,) = session.client.call("Poke", "s", name)
         total += count if isinstance(count, int) else 0
     if session.out.json:
@@ -115,6 +133,7 @@ def kill(session: Session) -> int:
     number = _signal(session.options.signal)
     for run in session.options.run:
         session.client.call("Kill", "si", run, number)
+    session.acted()
     return DONE
 
 
@@ -128,12 +147,21 @@ def _signal(text: str) -> int:
 def trigger(session: Session) -> int:
     options = session.options
     given = {key: getattr(options, key) for key in ("at", "key", "label", "source", "overlap")}
+    if options.at:
+        given["at"] = _absolute(session, options.at)
     disposition, occurrence, status = session.client.call("Trigger", "sa{sv}", options.name, packed(given))
     if session.out.json:
         session.out.dump({"disposition": disposition, "occurrence_id": occurrence or None, "status": status or None})
     else:
-        session.out.line(f"{disposition} {occurrence} {status}".rstrip())
+        session.out.line(f"{disposition} {short(occurrence)} {status}".rstrip())
     return FAILED if disposition == "rejected" else DONE
+
+
+def _absolute(session: Session, text: str) -> str:
+    """What depends on the clock as a time that does not; the rest is the daemon's to read."""
+    from crtrd.cli.moments import absolute  # noqa: PLC0415
+
+    return absolute(text, lambda: str(cron(session, session.options.name).get("timezone") or "UTC"), session.now)
 
 
 def rerun(session: Session) -> int:
@@ -141,93 +169,10 @@ def rerun(session: Session) -> int:
     if session.out.json:
         session.out.dump({"occurrence_id": occurrence or None})
     else:
-        session.out.note(f"Accepted occurrence {occurrence}: what {session.options.occurrence} has left undone.")
-    return DONE
-
-
-def run(session: Session) -> int:
-    options, client = session.options, session.client
-    if options.wait:
-        client.subscribe()  # before the run exists, so that its end cannot be missed
-    given: dict[str, object] = {"target": options.target, "overlap": options.overlap}
-    occurrence, paths = client.call("Run", "sa{sv}", options.name, packed(given))
-    runs = [str(path).rpartition("/")[2] for path in paths] if isinstance(paths, list) else []
-    if options.wait:
-        return _wait(session, str(occurrence), runs)
-    if session.out.json:
-        session.out.dump({"occurrence_id": occurrence or None, "runs": runs})
-    elif runs:
-        session.out.note(f"Started {options.name}: run {', '.join(runs)}")
-    else:
-        session.out.note(f"Not started: {options.name} {_why(_occurrence(session, str(occurrence)))}")
-    return DONE if runs else FAILED
-
-
-def _occurrence(session: Session, occurrence: str) -> View:
-    near = session.everything("ListOccurrences", {"cron": session.options.name}, 100)
-    return next((view for view in near if view.get("id") == occurrence), {})
-
-
-def _why(occurrence: View) -> str:
-    words = f"is {occurrence.get('status') or 'nowhere'}"
-    return f"{words} ({occurrence['reason']})" if occurrence.get("reason") else words
-
-
-def _wait(session: Session, occurrence: str, runs: list[str]) -> int:
-    """Until the occurrence is settled, or its command said "not now". Signals wake; the ledger decides."""
-    found = _ended(session, occurrence)
-    while found is None:
-        for member, body in session.client.signals(POLL_SECONDS):
-            if member == "OccurrenceSettled" and occurrence in body:
-                break
-            if member == "RunSettled" and body[-1] == "held" and set(runs) & set(map(str, body)):
-                break
-        found = _ended(session, occurrence)
-    if session.out.json:
-        session.out.dump([as_json(view, RUN_FIELDS) for view in found])
-        return _status(found)
-    for view in found:
-        for name in ("stdout", "stderr"):
-            head = view.get(f"{name}_head")
-            if isinstance(head, bytes):
-                session.out.head(head, to_error=name == "stderr")
-    return _status(found)
-
-
-def _ended(session: Session, occurrence: str) -> list[View] | None:
-    """The last run of each cell once the occurrence is over or held; None while it goes on."""
-    mine = _occurrence(session, occurrence)
-    if mine.get("status") in {"pending", "running"}:
-        return None
-    last: dict[str, View] = {}
-    for view in session.everything("ListRuns", {"occurrence_id": occurrence}):
-        target = str(view.get("target"))
-        if _attempt(view) >= _attempt(last.get(target, {})):
-            last[target] = view
-    if not last:
-        raise Failure(f"cannot run {session.options.name}: the occurrence {_why(mine)}")
-    return list(last.values())
-
-
-def _attempt(view: View) -> int:
-    attempt = view.get("attempt")
-    return attempt if isinstance(attempt, int) else 0
-
-
-def _status(found: list[View]) -> int:
-    """The command's own exit status; of several cells the first that is not 0."""
-    for view in found:
-        code, number = view.get("exit_code"), view.get("signal")
-        if isinstance(code, int) and code:
-            return code
-        if isinstance(number, int) and number and not isinstance(code, int):
-            return SIGNALLED + number
-        if view.get("result") not in {"success", None} and not isinstance(code, int):
-            text = f"cannot run {view.get('cron_name')}: {view.get('result')}: {view.get('reason') or 'no exit status'}"
-            print("crtrctl: " + harmless(text), file=sys.stderr)
-            return FAILED
+        wanted = short(session.options.occurrence)
+        session.out.note(f"Accepted occurrence {short(occurrence)}: what {wanted} has left undone.")
     return DONE
 
 
 VERBS = {"cancel": cancel, "pause": pause, "resume": resume, "skip": skip, "poke": poke, "kill": kill, "rerun": rerun,
-         "trigger": trigger, "run": run, "backfill": backfill}
+         "trigger": trigger, "backfill": backfill}

@@ -8,6 +8,7 @@ import os
 import tomllib
 from pathlib import Path
 
+from crtrd.cli.looking import finished, waits_for
 from crtrd.cli.session import DONE, USAGE, Failure, Session, packed
 from crtrd.cli.words import calendar_time, relative
 from crtrd.config.keys import BY_NAME, KEYS, Key, Kind
@@ -77,13 +78,14 @@ def settle(options: argparse.Namespace) -> None:
 def arm(session: Session) -> int:
     options = session.options
     definition = _from_file(options.file) if options.file else {}
-    definition.update(_from_flags(options))
+    definition.update(_from_flags(options, fresh=True))
     if options.name:
         definition["name"] = options.name
     if not definition.get("name"):
         raise Failure("cannot arm a cron without a name: give NAME or --file", USAGE)
     if not definition.get("command") and not definition.get("shell"):
         raise Failure(f"cannot arm {definition['name']}: no command; write it after --, or use --shell", USAGE)
+    _resolve(session, definition)
     cron_id, _ = session.client.call("Arm", "a{sv}", packed(definition))
     (instants,) = session.client.call("Next", "su", str(cron_id), 1)
     following = instants[0] if isinstance(instants, list) and instants else None
@@ -93,36 +95,60 @@ def arm(session: Session) -> int:
         session.out.dump(as_json({"id": cron_id, "name": definition["name"], "next": following}))
     else:
         session.out.note(f"Armed {definition['name']}, id {cron_id}.")
-        when = f"{calendar_time(following)}; {relative(following, session.now)}" if following else "when triggered"
-        session.out.note(f"Next: {when}")
+        session.out.note(f"Next: {_next(definition, following, session.now)}")
     return DONE
 
 
 def change(session: Session) -> int:
     options = session.options
-    changes = _from_flags(options)
+    changes = _from_flags(options, fresh=False)
     if not options.name:
         raise Failure("cannot change a cron without a name: give NAME", USAGE)
     if not changes:
         raise Failure(f"cannot change {options.name}: nothing to change was given", USAGE)
+    _resolve(session, changes)
     session.client.call("Change", "sa{sv}", options.name, packed(changes))
+    session.acted("\n".join(finished(session, [options.name])))
     return DONE
 
 
-def _from_flags(options: argparse.Namespace) -> dict[str, object]:
+def _next(definition: dict[str, object], following: int | None, now: int) -> str:
+    if following:
+        return f"{calendar_time(following)}; {relative(following, now)}"
+    return waits_for(definition.get("schedule"))
+
+
+def _resolve(session: Session, definition: dict[str, object]) -> None:
+    """Times that depend on the clock, as `--at 'tomorrow 07:00'`, become such that do not."""
+    from crtrd.cli.moments import absolute  # noqa: PLC0415
+    from crtrd.cli.preview import host_zone  # noqa: PLC0415
+
+    def zone() -> str:
+        return str(definition.get("timezone") or host_zone())
+
+    for key in ("starts_at", "expires_at"):
+        if isinstance(text := definition.get(key), str):
+            definition[key] = absolute(text, zone, session.now)
+    if isinstance(texts := definition.get("schedule"), list):
+        definition["schedule"] = [
+            "at " + absolute(text[3:], zone, session.now) if str(text).startswith("at ") else text for text in texts]
+
+
+def _from_flags(options: argparse.Namespace, *, fresh: bool) -> dict[str, object]:
     found: dict[str, object] = {}
     for key in KEYS:
         given = getattr(options, "key_" + key.name)
         if given is not None:
-            found[key.name] = _value(key, given)
+            found[key.name] = _value(key, given, fresh=fresh)
     if options.command is not None:
         found["command"] = options.command
     return found
 
 
-def _value(key: Key, given: object) -> object:
+def _value(key: Key, given: object, *, fresh: bool) -> object:
+    """An empty text empties a list; of targets there would be none to run for, so that a new cron refuses it."""
     if key.kind in REPEATED and isinstance(given, list):
-        given = [] if given == [""] else given
+        given = [] if given == [""] and not (fresh and key.name == "targets") else given
         if key.kind is Kind.TABLE:
             return dict(_pair(key, text) for text in given)
         return [_number(text) for text in given] if key.kind is Kind.NUMBERS else given

@@ -17,9 +17,12 @@ ESCALATION_FIELDS = ("id", "cron_id", "cron_name", "occurrence_id", "at", "summa
 
 TIMES = frozenset({
     "next", "instant", "created_at", "settled_at", "changed_at", "scheduled_at", "started_at", "finished_at",
-    "due_at", "starts_at", "expires_at", "at", "next_attempt_at", "last_at", "next_wake", "started",
+    "due_at", "starts_at", "expires_at", "at", "next_attempt_at", "last_at", "next_wake", "started", "skips",
 })
 """Microseconds since the epoch, shown in RFC 3339."""
+
+SPANS = frozenset({"jitter", "timeout", "grace", "retry_delay", "retry_max_delay", "start_within", "alert_after"})
+"""Microseconds, and in JSON called so: `timeout_us`."""
 
 HEADS = frozenset({"stdout_head", "stderr_head"})
 """Bytes, shown as text and in base64."""

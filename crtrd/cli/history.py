@@ -1,29 +1,37 @@
 """`occurrences`, `runs`, `run-info`, `why`: what happened and why. Changes nothing."""
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 
+from crtrd.cli.endings import left_out, result_of, took
 from crtrd.cli.fields import OCCURRENCE_FIELDS, RUN_FIELDS
-from crtrd.cli.looking import cron, result_of, took
+from crtrd.cli.looking import cron
 from crtrd.cli.render import as_json
-from crtrd.cli.session import DONE, Session, View, instant_of
-from crtrd.cli.words import calendar_time, day_time, harmless
+from crtrd.cli.session import DONE, USAGE, Failure, Session, View
+from crtrd.cli.words import calendar_time, day_time, harmless, short
+from crtrd.core.occurrence import Result, Status
 
 DEFAULT_ROWS = 50
+_ID = re.compile("[0-9a-f]{4,32}")
 
 
 def build(parser: argparse.ArgumentParser, verb: str) -> None:
     if verb == "run-info":
-        parser.add_argument("run", metavar="RUN", help="id of the run")
+        parser.add_argument("run", metavar="RUN", help="its id, or the beginning of it")
+        parser.add_argument("--raw", action="store_true", help="output as it is, control characters too")
         return
     if verb == "why":
         parser.add_argument("name", metavar="NAME", help="cron, by name or id")
-        parser.add_argument("instant", metavar="INSTANT", help="past or future, local to the cron's zone")
+        parser.add_argument("instant", nargs="?", metavar="INSTANT",
+                            help="past or future, local to the cron's zone; or the id of an occurrence")
         return
     few = "?" if verb == "runs" else None
     parser.add_argument("name", nargs=few, metavar="NAME", help="cron, by name or id")
     parser.add_argument("-n", "--lines", type=int, metavar="N", help=f"at most so many ({DEFAULT_ROWS}; 0: all)")
-    parser.add_argument("--status" if verb == "occurrences" else "--result", metavar="WORD", help="only these")
+    word, known = ("status", Status) if verb == "occurrences" else ("result", Result)
+    words = [str(each) for each in known]
+    parser.add_argument(f"--{word}", choices=words, metavar="WORD", help="only these: " + ", ".join(words))
     parser.add_argument("--since", metavar="TIME", help="not before this")
     parser.add_argument("--until", metavar="TIME", help="not after this")
 
@@ -32,11 +40,12 @@ def _rows(session: Session, member: str, word: str) -> list[View]:
     options = session.options
     criteria = {"cron": options.name, word: getattr(options, word)}
     if options.since or options.until:
+        from crtrd.cli.moments import instant_of  # noqa: PLC0415
         from crtrd.cli.preview import host_zone  # noqa: PLC0415
 
         for bound in ("since", "until"):
-            text = getattr(options, bound)
-            criteria[bound] = instant_of(text, host_zone()) if text else None
+            if text := getattr(options, bound):
+                criteria[bound] = instant_of(text, host_zone(), session.now, last=bound == "until")
     if options.lines is None and session.out.json:
         most = None
     else:
@@ -49,11 +58,11 @@ def occurrences(session: Session) -> int:
     if session.out.json:
         session.out.dump([as_json(view, OCCURRENCE_FIELDS) for view in views])
         return DONE
-    rows = [(str(view.get("id", ""))[:12], day_time(_number(view, "instant")), str(view.get("origin", "")),
+    rows = [(short(view.get("id")), day_time(_number(view, "instant")), str(view.get("origin", "")),
              str(view.get("status", "")), str(view.get("reason") or "-"), str(view.get("detail") or ""))
             for view in views]
-    session.out.table(("OCCURRENCE", "INSTANT", "ORIGIN", "STATUS", "REASON", "DETAIL"), rows, flexible=5,
-                      total="occurrences")
+    header = ("OCCURRENCE", "INSTANT", "ORIGIN", "STATUS", "REASON", "DETAIL")
+    session.out.table(header, rows, flexible=5, total="occurrences")
     return DONE
 
 
@@ -62,9 +71,11 @@ def runs(session: Session) -> int:
     if session.out.json:
         session.out.dump([as_json(view, RUN_FIELDS) for view in views])
         return DONE
-    rows = [(str(view.get("id", ""))[:12], str(view.get("cron_name", "")), day_time(_number(view, "started_at")),
-             took(view), result_of(view)) for view in views]
-    session.out.table(("RUN", "CRON", "STARTED", "TOOK", "RESULT"), rows, flexible=1, total="runs")
+    aimed = any(view.get("target") for view in views)
+    rows = [(short(view.get("id")), str(view.get("cron_name", "")), *([str(view.get("target"))] if aimed else []),
+             day_time(_number(view, "started_at")), took(view), result_of(view)) for view in views]
+    header = ("RUN", "CRON", *(["TARGET"] if aimed else []), "STARTED", "TOOK", "RESULT")
+    session.out.table(header, rows, flexible=(1, 2) if aimed else 1, total="runs")
     return DONE
 
 
@@ -74,7 +85,27 @@ def _number(view: Mapping[str, object], key: str) -> int | None:
 
 
 def run_view(session: Session, run: str) -> View:
-    (view,) = session.client.call("GetRun", "s", run)
+    """A run by its id or the beginning of it; of an occurrence the newest run."""
+    from crtrd.cli.client import Refused  # noqa: PLC0415
+
+    try:
+        (view,) = session.client.call("GetRun", "s", run)
+    except Refused as refusal:
+        if refusal.name != "NoSuchRun":
+            raise
+        try:
+            whole = str(occurrence_view(session, run).get("id"))
+        except Refused:
+            raise refusal from None
+        runs = session.everything("ListRuns", {"occurrence_id": whole}, 1)
+        if not runs:
+            raise
+        return runs[0]
+    return view if isinstance(view, dict) else {}
+
+
+def occurrence_view(session: Session, occurrence: str) -> View:
+    (view,) = session.client.call("GetOccurrence", "s", occurrence)
     return view if isinstance(view, dict) else {}
 
 
@@ -84,7 +115,7 @@ def run_info(session: Session) -> int:
         session.out.dump(as_json(view, RUN_FIELDS))
         return DONE
     out = session.out
-    out.line(f"{harmless(str(view.get('cron_name')))} run {harmless(str(view.get('id')))}")
+    out.line(f"{harmless(str(view.get('cron_name')))} run {harmless(short(view.get('id')))}")
     for label, text in _facts(view):
         out.line(f"{label:>12}: {text if label != 'Result' else out.word(text)}")
     for name in ("stdout", "stderr"):
@@ -93,7 +124,7 @@ def run_info(session: Session) -> int:
 
 
 def _facts(view: View) -> Sequence[tuple[str, str]]:
-    facts = [("Occurrence", str(view.get("occurrence_id"))), ("Result", result_of(view))]
+    facts = [("Occurrence", short(view.get("occurrence_id"))), ("Result", result_of(view))]
     if view.get("reason"):
         facts.append(("Reason", str(view["reason"])))
     if view.get("target"):
@@ -117,18 +148,16 @@ def _print_head(session: Session, view: View, name: str) -> None:
     head = view.get(f"{name}_head")
     if not isinstance(head, bytes) or not head:
         return
-    more = f", the first of {view.get(name + '_bytes')} bytes" if view.get(f"{name}_truncated") else ""
-    session.out.line(f"\n{name}{more}:")
-    session.out.head(head if head.endswith(b"\n") else head + b"\n")
+    session.out.line(f"\n{name}:")
+    session.out.head(head if head.endswith(b"\n") else head + b"\n", raw=session.options.raw)
+    if left := left_out(view, name, user=session.options.user):
+        session.out.line(harmless(left))
 
 
 def why(session: Session) -> int:
-    """One instant: what became of it, or what will."""
-    options, out = session.options, session.out
-    zone = str(cron(session, options.name).get("timezone") or "UTC")
-    instant = instant_of(options.instant, zone)
-    (view,) = session.client.call("Explain", "st", options.name, instant)
-    view = view if isinstance(view, dict) else {}
+    """One instant, or one occurrence: what became of it, or what will."""
+    out = session.out
+    instant, view = _explained(session)
     if out.json:
         out.dump(as_json(view, ("source", "instant", "status", "due", "reason", "detail")))
         return DONE
@@ -139,6 +168,21 @@ def why(session: Session) -> int:
             text += pattern.format(view[key])
     out.line(harmless(text))
     return DONE
+
+
+def _explained(session: Session) -> tuple[int, View]:
+    name, text = session.options.name, session.options.instant
+    wanted = name if text is None else text
+    if _ID.fullmatch(wanted):
+        view = occurrence_view(session, wanted)
+        return _number(view, "instant") or 0, {"source": "ledger", **view}
+    if text is None:
+        raise Failure("cannot explain: which INSTANT of the cron, or which occurrence?", USAGE)
+    from crtrd.cli.moments import instant_of  # noqa: PLC0415
+
+    instant = instant_of(text, str(cron(session, name).get("timezone") or "UTC"), session.now)
+    (found,) = session.client.call("Explain", "st", name, instant)
+    return instant, found if isinstance(found, dict) else {}
 
 
 VERBS = {"occurrences": occurrences, "runs": runs, "run-info": run_info, "why": why}

@@ -69,12 +69,13 @@ def take(session: Session) -> int:
             else:
                 found.append(line)
     if options.verify:
-        return _compare(session, found) or (FAILED if refused else DONE)
+        return _compare(session, found) or (FAILED if refused and not options.partial else DONE)
     if options.dry_run:
         _show(session, found)
         return FAILED if refused and not options.partial else DONE
     if refused and not options.partial:
-        raise Failure(f"cannot import {options.file}: nothing was armed, {refused} of its lines were refused")
+        lines = "a line was" if refused == 1 else f"{refused} lines were"
+        raise Failure(f"cannot import {options.file}: {lines} refused, so nothing was armed (--partial takes the rest)")
     _arm(session, found)
     return DONE
 

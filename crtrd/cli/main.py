@@ -42,7 +42,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("resume", "acting", "NAME…", "go on"),
         Verb("skip", "acting", "NAME [INSTANT]", "leave out one instant, the next"),
         Verb("poke", "acting", "NAME…", "start what is held"),
-        Verb("run", "acting", "NAME", "now, out of band"),
+        Verb("run", "running", "NAME", "now, out of band"),
         Verb("trigger", "acting", "NAME", "ask for an occurrence, durably"),
         Verb("rerun", "acting", "OCCURRENCE", "what an occurrence has left undone"),
         Verb("backfill", "acting", "NAME FROM TO", "make up for instants that have passed"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from crtrd.cli.looking import cron
-from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, instant_of
+from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session
 from crtrd.cli.words import moment, relative, rfc3339
 from crtrd.errors import ScheduleError
 
@@ -39,11 +39,12 @@ def following(session: Session) -> int:
 
 
 def calendar(session: Session) -> int:
+    from crtrd.cli.moments import instant_of  # noqa: PLC0415
     from crtrd.schedule.spec import compile_schedule  # noqa: PLC0415  # a dozen modules, for this verb alone
 
     options = session.options
     name = options.timezone or host_zone()
-    start = instant_of(options.start, name) if options.start else session.now
+    start = instant_of(options.start, name, session.now) if options.start else session.now
     try:
         schedule = compile_schedule(options.schedule, timezone=name, anchor=start - start % 1_000_000)
     except ScheduleError as error:

@@ -8,7 +8,7 @@ import sys
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 
-from crtrd.cli.fields import HEADS, TIMES
+from crtrd.cli.fields import HEADS, SPANS, TIMES
 from crtrd.cli.words import harmless, rfc3339
 
 GREEN, RED, YELLOW, DIM, BOLD = "32", "31", "33", "2", "1"
@@ -18,6 +18,7 @@ COLOURS = {
     "paused": YELLOW, "partial": YELLOW, "missed": YELLOW, "interrupted": YELLOW, "skipped": DIM, "finished": DIM,
     "canceled": DIM,
 }
+NARROWEST = 8
 Row = Sequence[str]
 
 
@@ -59,8 +60,10 @@ class Terminal:
         else:
             print(json.dumps(value, separators=(",", ":")))
 
-    def table(self, header: Row, rows: Iterable[Row], *, flexible: int, total: str = "", right: str = "") -> None:
-        """Columns as wide as they need; on a terminal column `flexible` gives way so that the line fits.
+    def table(
+        self, header: Row, rows: Iterable[Row], *, flexible: int | Sequence[int], total: str = "", right: str = ""
+    ) -> None:
+        """Columns as wide as they need; on a terminal the `flexible` ones give way in turn so that the line fits.
 
         `right` names the columns that are aligned to the right; `total` is what the rows are called in the last line.
         """
@@ -68,34 +71,40 @@ class Terminal:
         shown = [list(header), *rows] if self.legend else rows
         widths = [max((len(row[index]) for row in shown), default=0) for index in range(len(header))]
         if self.tty:
-            spare = self.width - sum(widths) - 2 * (len(widths) - 1)
-            widths[flexible] = max(widths[flexible] + min(spare, 0), min(8, widths[flexible]))
+            for column in [flexible] if isinstance(flexible, int) else flexible:
+                spare = self.width - sum(widths) - 2 * (len(widths) - 1)
+                widths[column] = max(widths[column] + min(spare, 0), min(NARROWEST, widths[column]))
         if self.legend and rows:
             print(self.paint(self._row(header, widths, header, right).rstrip(), BOLD))
         for row in rows:
             print(self._row(row, widths, header, right).rstrip())
-        if self.legend and total:
+        if self.legend and total and not self.quiet:
             what = total if len(rows) != 1 else total.removesuffix("s")
             print(f"\n{len(rows)} {what} listed." if rows else f"No {total} found.")
 
     def _row(self, row: Row, widths: Sequence[int], header: Row, right: str) -> str:
         cells = []
         for text, width, name in zip(row, widths, header, strict=True):
-            cut = text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+            cut = text if len(text) <= width else _cut(text, max(width - 1, 0), name)
             padded = cut.rjust(width) if name in right.split() else cut.ljust(width)
             colour = COLOURS.get(cut.split(" ")[0].rstrip(","), "")
             cells.append(self.paint(padded, colour) if colour else padded)
         return "  ".join(cells)
 
-    def head(self, data: bytes, *, to_error: bool = False) -> None:
-        """The first bytes of a command's output: as they are into a file or pipe, made harmless on a terminal."""
+    def head(self, data: bytes, *, to_error: bool = False, raw: bool = True) -> None:
+        """The first bytes of a command's output: into a file or pipe as they are (if `raw`), harmless on a terminal."""
         stream = sys.stderr if to_error else sys.stdout
         stream.flush()
-        if stream.isatty():
+        if stream.isatty() or not raw:
             stream.write(harmless(data.decode("utf-8", "replace"), keep="\n\t"))
         else:
             stream.buffer.write(data)
         stream.flush()
+
+
+def _cut(text: str, width: int, column: str) -> str:
+    """What is told in detail says the most at its end."""
+    return "…" + text[len(text) - width :] if column in {"DETAIL", "ERROR"} else text[:width] + "…"
 
 
 def as_json(view: Mapping[str, object], fields: Sequence[str] = ()) -> dict[str, object]:
@@ -106,7 +115,8 @@ def as_json(view: Mapping[str, object], fields: Sequence[str] = ()) -> dict[str,
             found[name] = value.decode("utf-8", "replace")
             found[name + "_base64"] = b2a_base64(value, newline=False).decode("ascii")
         else:
-            found[name] = _json_value(name, value)
+            microseconds = name in SPANS and isinstance(value, int)
+            found[f"{name}_us" if microseconds else name] = _json_value(name, value)
     return found
 
 
@@ -119,7 +129,7 @@ def _json_value(name: str, value: object) -> object:
         case Mapping():
             return as_json(value)
         case list():
-            return [_json_value("", inner) for inner in value]
+            return [_json_value(name, inner) for inner in value]
         case bytes():
             return value.decode("utf-8", "replace")
         case _:

@@ -46,6 +46,13 @@ class Session:
         if self._client is not None:
             self._client.__exit__()
 
+    def acted(self, text: str = "", answer: object = None) -> None:
+        """What was asked for is done: silent like systemctl, but where there is something to say."""
+        if self.out.json:
+            self.out.dump({} if answer is None else answer)
+        elif text:
+            self.out.note(text)
+
     def complain(self, text: str) -> None:
         """A fault that does not end the command, on standard error."""
         print(harmless(text), file=sys.stderr)
@@ -61,17 +68,6 @@ class Session:
             cursor = str(onward)
             if not cursor or not views or (most is not None and len(found) >= most):
                 return found
-
-
-def instant_of(text: str, zone: str) -> int:
-    """An instant that somebody wrote; without an offset it is local to `zone`."""
-    from crtrd.errors import ScheduleError  # noqa: PLC0415
-    from crtrd.schedule.spans import parse_instant  # noqa: PLC0415
-
-    try:
-        return parse_instant(text, zone)
-    except ScheduleError as error:
-        raise Failure(f"cannot use {text!r} as a time: {error.reason}", USAGE) from error
 
 
 def packed(values: dict[str, object]) -> dict[str, tuple[str, object]]:

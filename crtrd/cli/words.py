@@ -40,6 +40,11 @@ def span(microseconds: int, parts: int = 2) -> str:
     return " ".join(words[:parts]) or "0s"
 
 
+def short(name: object) -> str:
+    """An id as it is shown: 12 digits, which every verb takes for the whole."""
+    return str(name or "")[:12]
+
+
 def relative(instant: int | None, now: int) -> str:
     """`in 5s`, `2min ago`; `-` for never."""
     if not instant:

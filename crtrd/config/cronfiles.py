@@ -64,10 +64,15 @@ def mark_of(places: Places, timezone: str) -> str:
     for folder in (*layers(places), *(folder.with_name(PROFILES) for folder in layers(places))):
         for path in _files(folder):
             with suppress(OSError):
-                for status in {os.lstat(path), os.stat(path)}:
-                    told = (path, status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-                    digest.update(repr(told).encode("utf-8", "surrogateescape"))
+                _tell(digest, path, os.lstat(path))
     return digest.hexdigest()
+
+
+def _tell(digest: "hashlib._Hash", path: str, status: os.stat_result) -> None:
+    told = f"{path}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\0{status.st_size}\0{status.st_ino}\n"
+    digest.update(told.encode("utf-8", "surrogateescape"))
+    if stat.S_ISLNK(status.st_mode):
+        _tell(digest, os.path.realpath(path), os.stat(path))
 
 
 def _files(folder: Path | str) -> Iterator[str]:

@@ -81,19 +81,21 @@ Ask = Callable[[Need, Caller, Callable[[Verdict], None]], None]
 
 NEEDS: dict[str, Need] = {
     "arm": Need.MANAGE, "change": Need.MANAGE, "cancel": Need.MANAGE, "pause": Need.MANAGE, "resume": Need.MANAGE,
-    "skip": Need.MANAGE, "poke": Need.RUN, "run": Need.RUN, "trigger": Need.RUN, "kill": Need.KILL,
-    "backfill": Need.RUN, "rerun": Need.RUN, "next": Need.READ, "calendar": Need.READ, "explain": Need.READ,
+    "skip": Need.MANAGE, "unskip": Need.MANAGE, "poke": Need.RUN, "run": Need.RUN, "trigger": Need.RUN,
+    "kill": Need.KILL, "backfill": Need.RUN, "rerun": Need.RUN, "next": Need.READ, "calendar": Need.READ,
+    "explain": Need.READ,
     "get_cron": Need.READ, "get_run": Need.READ, "get_occurrence": Need.READ, "list_crons": Need.READ,
     "list_occurrences": Need.READ, "list_runs": Need.READ, "status": Need.READ, "properties": Need.READ,
     "metrics": Need.READ, "list_outbox": Need.READ, "retry_delivery": Need.MANAGE, "discard_delivery": Need.MANAGE,
     "list_escalations": Need.READ, "deliver_escalation": Need.MANAGE, "read_inbox": Need.READ, "ack_inbox": Need.MANAGE,
-    "drain": Need.MANAGE, "reload": Need.MANAGE, "reexecute": Need.MANAGE,
+    "drain": Need.MANAGE, "reload": Need.MANAGE, "reexecute": Need.MANAGE, "set_log_level": Need.MANAGE,
+    "open_output": Need.READ,
 }
 SUBJECTS: dict[str, Subject] = {
     "arm": Subject.DEFINITION, "change": Subject.CHANGES, "calendar": Subject.ANYBODY,
-    **dict.fromkeys(("cancel", "pause", "resume", "skip", "poke", "run", "trigger", "backfill", "next", "explain",
-                     "get_cron"), Subject.CRON),
-    **dict.fromkeys(("kill", "get_run"), Subject.RUN),
+    **dict.fromkeys(("cancel", "pause", "resume", "skip", "unskip", "poke", "run", "trigger", "backfill", "next",
+                     "explain", "get_cron"), Subject.CRON),
+    **dict.fromkeys(("kill", "get_run", "open_output"), Subject.RUN),
     **dict.fromkeys(("rerun", "get_occurrence"), Subject.OCCURRENCE),
     **dict.fromkeys(("list_crons", "list_occurrences", "list_runs", "list_outbox", "list_escalations"), Subject.LIST),
     **dict.fromkeys(("read_inbox", "ack_inbox"), Subject.INBOX),

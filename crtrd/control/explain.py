@@ -5,14 +5,17 @@
 
 from crtrd.control import views
 from crtrd.core.cron import Cron, State
-from crtrd.core.timetable import fault, timetable
+from crtrd.core.timetable import as_shown, fault, timetable
 from crtrd.ledger.queries import Queries
 from crtrd.schedule.spans import format_instant
 
 
 def explanation(cron: Cron, instant: int, queries: Queries, now: int) -> views.View:
-    row = queries.occurrence_at(cron.id, instant) or queries.occurrence_covering(cron.id, instant)
-    if row is not None and (row.instant == instant or timetable(cron).explain(instant).due):
+    row = queries.occurrence_at(cron.id, instant)
+    if row is None:
+        instant = as_shown(cron, instant)
+        row = queries.occurrence_covering(cron.id, instant) if timetable(cron).explain(instant).due else None
+    if row is not None:
         return {"source": "ledger", **views.occurrence_view(row, queries.cells(row.id))}
     due, reason, detail = _judge(cron, instant, now)
     return {"source": "schedule", "instant": instant, "due": due, "reason": reason, "detail": detail}

@@ -9,12 +9,13 @@ import signal
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
 from crtrd import __version__
 from crtrd.config.loader import host_zone
-from crtrd.control import arguments, telling, views
+from crtrd.control import arguments, operating, telling, views
 from crtrd.control.access import Ask, Caller, nobody_to_ask
 from crtrd.control.admission import Admission, belongs_to
 from crtrd.control.arming import changed_fields, new_definition
@@ -25,7 +26,7 @@ from crtrd.core import events
 from crtrd.core.cron import SECOND, Cron, Definition
 from crtrd.core.effects import Announce
 from crtrd.core.occurrence import Occurrence, Origin
-from crtrd.core.timetable import compiled, timetable
+from crtrd.core.timetable import compiled, instants_ahead
 from crtrd.engine.engine import Engine
 from crtrd.engine.lifecycle import Stage
 from crtrd.errors import Code, ConfigError, LedgerError, RequestError, ScheduleError
@@ -48,6 +49,10 @@ class Hooks:
     reexecute: Callable[[], None] = lambda: None
     stage: Callable[[], Stage] = lambda: Stage.RUNNING
     authority: Ask = nobody_to_ask
+    log_level: Callable[[], int] = lambda: 7
+    set_log_level: Callable[[int], None] = lambda _: None
+    follow: Callable[[str], int | None] = lambda _: None
+    """The output of a live run as a pipe; None where it is not live."""
     inbox: Callable[[], Path] = Path
     """The folder of the inboxes."""
 
@@ -114,6 +119,9 @@ class Control:
             "NextWakeUSec": upcoming or 0, "StartedUSec": self.started_at,
         }
 
+    def log_level(self) -> str:
+        return operating.LEVELS[self.hooks.log_level()]
+
     @property
     def state(self) -> str:
         stage = self.hooks.stage()
@@ -177,6 +185,12 @@ class Control:
     def _skip(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         name, instant = arguments.text(given[0], "cron"), arguments.instant(given[1], "instant")
         self.post(lambda now, ticket: events.SkipRequested(now, ticket, _uid(caller), name, instant), reply)
+
+    def _unskip(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
+        name, instant = arguments.text(given[0], "cron"), arguments.instant(given[1], "instant")
+        self.post(
+            lambda now, ticket: events.SkipRequested(now, ticket, _uid(caller), name, instant, undo=True),
+            _empty(reply))
 
     def _poke(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         name = arguments.text(given[0], "cron")
@@ -296,15 +310,7 @@ class Control:
 
     def _next(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         cron, count = self.cron(given[0]), arguments.number(given[1], "count", 0, MOST_INSTANTS)
-        reply(self._upcoming(cron, count))
-
-    def _upcoming(self, cron: Cron, count: int) -> list[int]:
-        found: list[int] = []
-        instant = cron.next_at
-        while instant is not None and len(found) < count:
-            found.append(instant)
-            instant = timetable(cron).next_after(instant)
-        return found
+        reply(list(islice(instants_ahead(cron), count)))
 
     def _calendar(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         chosen = arguments.options(given[0], "calendar", {"schedule": list, "timezone": str})
@@ -352,12 +358,12 @@ class Control:
 
     VERBS: ClassVar[Mapping[str, Callable[["Control", tuple[object, ...], Caller, Reply], None]]] = {
         "arm": _arm, "change": _change, "cancel": _cancel, "pause": _pause,
-        "resume": _resume, "skip": _skip, "poke": _poke, "run": _run,
+        "resume": _resume, "skip": _skip, "unskip": _unskip, "poke": _poke, "run": _run,
         "rerun": _rerun, "backfill": _backfill, "kill": _kill, "get_cron": _get_cron, "get_run": _get_run,
         "get_occurrence": _get_occurrence, "list_crons": _list_crons,
         "list_occurrences": _list_occurrences, "list_runs": _list_runs, "next": _next,
         "calendar": _calendar, "explain": _explain, "status": _status,
-        "drain": _drain, "reload": _reload, "reexecute": _reexecute, **telling.VERBS,
+        "drain": _drain, "reload": _reload, "reexecute": _reexecute, **telling.VERBS, **operating.VERBS,
     }
 
 

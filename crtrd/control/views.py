@@ -9,6 +9,7 @@ from crtrd.core.cron import Cron, Definition
 from crtrd.core.delivery import Delivery, DeliveryState, Escalation
 from crtrd.core.occurrence import Cell, Occurrence, Run
 from crtrd.core.sinks import parse
+from crtrd.core.timetable import instants_ahead
 
 View = dict[str, object]
 
@@ -18,7 +19,8 @@ def cron_view(cron: Cron, *, held: int, last: Occurrence | None, last_run: Run |
     return {
         "id": cron.id, "name": cron.name, "state": str(cron.state), "paused_by": str(cron.paused_by),
         "note": cron.note, "schedule": list(cron.definition.schedule), "timezone": cron.definition.timezone,
-        "next": cron.next_at, "held": held, "running": running, "last_status": str(last.status) if last else None,
+        "next": next(instants_ahead(cron), None), "skips": list(cron.skip_next),
+        "held": held, "running": running, "last_status": str(last.status) if last else None,
         "last_at": last.instant if last else None, "last_run": last_run.id if last_run else None,
         "last_result": str(last_run.result) if last_run and last_run.result else None,
         "failures": cron.failures, "owner": cron.owner, "source": cron.source, "created_at": cron.created_at,

@@ -169,6 +169,8 @@ class SkipRequested:
     cron: str
     instant: int
     """0: the next one."""
+    undo: bool = False
+    """Take the request back; 0: every one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,6 +252,11 @@ def derive_id(*parts: str | int) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
+def short(name: str) -> str:
+    """An id as people are shown it: its first 12 digits, by which it is found again."""
+    return name[:12]
+
+
 def occurrence_id(cron_id: str, origin: Origin, instant: int, key: str) -> str:
     """Derived from (cron, origin, instant or key): a key, where there is one, is the identity."""
     return derive_id("occurrence", cron_id, origin, key if key else instant)

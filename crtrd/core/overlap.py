@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from crtrd.core.cron import Definition, Overlap
-from crtrd.core.occurrence import Occurrence, Reason, Status
+from crtrd.core.occurrence import Occurrence, Reason, Status, short
 
 
 class Turn(StrEnum):
@@ -43,7 +43,7 @@ def judge(definition: Definition, named: str, others: Sequence[Occurrence]) -> V
     oldest = others[0]
     match policy(definition, named):
         case Overlap.SKIP:
-            return Verdict(Turn.SKIP, Reason.OVERLAP, f"occurrence {oldest.id} is {oldest.status}")
+            return Verdict(Turn.SKIP, Reason.OVERLAP, f"occurrence {short(oldest.id)} is {oldest.status}")
         case Overlap.QUEUE:
             waiting = sum(each.status is Status.PENDING for each in others)
             if all(each.status is Status.PENDING for each in others):

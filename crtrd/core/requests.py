@@ -47,7 +47,7 @@ from crtrd.core.occurrence import (
 from crtrd.core.owing import accept, paused_span, plan, refuse, scheduled, used_up
 from crtrd.core.sinks import triggers
 from crtrd.core.stopping import settle_waiting, stop_runs
-from crtrd.core.timetable import compiled, fault, timetable
+from crtrd.core.timetable import as_shown, compiled, fault, instants_ahead, timetable
 from crtrd.errors import Code, RequestError, ScheduleError
 from crtrd.schedule.spans import format_instant
 
@@ -256,22 +256,37 @@ def _paused_boot(cron: Cron, now: int, facts: Facts, limits: Limits) -> Iterator
 
 
 def skip(event: SkipRequested, facts: Facts) -> Iterator[Effect]:
-    """Ask for one future instant to be skipped; it will get its row when it comes."""
+    """Ask for one future instant to be skipped; it will get its row when it comes. Or take that back."""
+    if event.undo:
+        yield from _unskip(event, facts)
+        return
     cron = named(event.cron, facts)
-    upcoming = cron.next_at
-    while event.instant == 0 and upcoming in cron.skip_next and upcoming is not None:
-        upcoming = timetable(cron).next_after(upcoming)
-    instant = event.instant or upcoming
+    instant = as_shown(cron, event.instant) if event.instant else next(instants_ahead(cron), None)
     if instant is None:
         raise RequestError(Code.INVALID_STATE, f"cannot skip an instant of {cron.name!r}: it has no next one")
     ahead = instant > event.at and (instant == cron.next_at or timetable(cron).explain(instant).due)
     if not ahead:
         what = format_instant(instant)
         raise RequestError(Code.INVALID_ARGUMENT, f"cannot skip {what} of {cron.name!r}: not an instant ahead")
-    cron = replace(cron, skip_next=tuple(sorted({*cron.skip_next, instant})))
-    yield PutCron(cron)
-    yield reports.cron_event("changed", cron, f"will skip {format_instant(instant)}", event.caller)
+    if instant not in cron.skip_next:
+        cron = replace(cron, skip_next=tuple(sorted({*cron.skip_next, instant})))
+        yield PutCron(cron)
+        yield reports.cron_event("changed", cron, f"will skip {format_instant(instant)}", event.caller)
     yield Answer(event.ticket, instant)
+
+
+def _unskip(event: SkipRequested, facts: Facts) -> Iterator[Effect]:
+    """Take back requests to skip, of one instant or all; their instants are still planned, for their rows."""
+    cron = named(event.cron, facts)
+    gone = {as_shown(cron, event.instant)} if event.instant else set(cron.skip_next)
+    if not gone & set(cron.skip_next):
+        what = format_instant(event.instant) if event.instant else "an instant"
+        raise RequestError(Code.INVALID_STATE, f"cannot take back a skip of {cron.name!r}: {what} is not to be skipped")
+    cron = replace(cron, skip_next=tuple(each for each in cron.skip_next if each not in gone))
+    yield PutCron(cron)
+    what = ", ".join(map(format_instant, sorted(gone)))
+    yield reports.cron_event("changed", cron, f"will not skip {what} after all", event.caller)
+    yield Answer(event.ticket, None)
 
 
 def poke(event: PokeRequested, facts: Facts) -> Iterator[Effect]:

@@ -10,7 +10,7 @@ from crtrd.core.cron import Cron
 from crtrd.core.effects import Effect
 from crtrd.core.events import RerunRequested
 from crtrd.core.facts import Facts
-from crtrd.core.occurrence import SETTLED, Occurrence, Origin, Status, occurrence_id, rerun_label
+from crtrd.core.occurrence import SETTLED, Occurrence, Origin, Status, occurrence_id, rerun_label, short
 from crtrd.core.owing import accept
 from crtrd.core.timetable import fault
 from crtrd.errors import Code, RequestError
@@ -41,7 +41,7 @@ def undone(cron: Cron, old: Occurrence, facts: Facts) -> tuple[str, ...]:
     line = [old, *facts.reruns(old)]
     for each in line:
         if each.status not in SETTLED:
-            what = "it is" if each.id == old.id else f"its rerun {each.id} is"
+            what = "it is" if each.id == old.id else f"its rerun {short(each.id)} is"
             raise _refusal(Code.INVALID_STATE, old, f"{what} {each.status}")
     wanted = {cell.target for cell in facts.cells(old.id)} or {old.target} - {""} or set(_all(cron))
     done = {cell.target for each in line for cell in facts.cells(each.id) if cell.status is Status.SUCCESS}
@@ -59,4 +59,4 @@ def _all(cron: Cron) -> tuple[str, ...]:
 
 
 def _refusal(code: Code, old: Occurrence, reason: str) -> RequestError:
-    return RequestError(code, f"cannot rerun occurrence {old.id}: {reason}")
+    return RequestError(code, f"cannot rerun occurrence {short(old.id)}: {reason}")

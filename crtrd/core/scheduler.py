@@ -21,7 +21,7 @@ from crtrd.core import (
     triggering,
 )
 from crtrd.core.cron import Cron, Definition, State
-from crtrd.core.effects import Answer, Effect, PutCell, PutCron, PutOccurrence, StopRun
+from crtrd.core.effects import Answer, Effect, PutCell, PutCron, PutDelivery, PutOccurrence, StopRun
 from crtrd.core.events import (
     ArmRequested,
     BackfillRequested,
@@ -65,20 +65,19 @@ from crtrd.core.starting import start_waiting
 from crtrd.core.stopping import grace_of, settle_waiting, stop_runs
 from crtrd.core.timetable import earlier_anchor, timetable
 
-TELLING = (WokeUp, ClockSet, DaemonStarted, RunHeld, LaunchFailed, RunEnded, RunLost, DeliveryEnded,
-           DeliveryRetryRequested, EscalationEnded, EscalationTold)
-"""Events that can make a delivery due, or free its queue."""
+LOOKING = (WokeUp, ClockSet, DaemonStarted, DeliveryEnded, DeliveryRetryRequested)
+"""Events after which a delivery may be due, or its queue free, that they have not recorded themselves."""
 
 
 def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Decide one event. Raises RequestError where a request is refused."""
-    if isinstance(event, Telling):
-        yield from _decide_telling(event, facts)
-    else:
-        yield from _decide(event, facts, limits)
+    tells = isinstance(event, LOOKING)
+    for effect in _decide_telling(event, facts) if isinstance(event, Telling) else _decide(event, facts, limits):
+        tells = tells or isinstance(effect, PutDelivery)
+        yield effect
     if not isinstance(event, StopBegun | DispatchRequested | RerunRequested):
         yield from start_waiting(event.at, facts, limits)
-    if limits.deliver and isinstance(event, TELLING):
+    if limits.deliver and tells:
         yield from outbox.deliver_due(event.at, facts)
 
 

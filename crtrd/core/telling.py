@@ -18,7 +18,8 @@ def run_settled(cron: Cron, run: Run, now: int, facts: Facts, *, canceled: bool 
         if sink.startswith("heartbeat:"):
             yield from _ping(cron, run, sink, now)
             continue
-        told = _last_told(cron.id, run.target, sink, facts)
+        compares = cron.definition.on_output is OnOutput.ON_CHANGE and run.result is Result.SUCCESS
+        told = _last_told(cron.id, run.target, sink, facts) if compares else None
         case = Case(
             cron.definition.on_output, run.result or Result.UNOBSERVED, _silent(cron, run), fingerprint(run.stdout),
             told.sha256 if told else "", out_of_band=run.out_of_band, canceled=canceled, by_itself=canceled,

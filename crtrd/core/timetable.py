@@ -1,12 +1,12 @@
 """From a cron to its compiled schedule, and the questions that the core asks of it. Compiled ones are cached."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
-from crtrd.core.cron import Cron, Definition
+from crtrd.core.cron import SECOND, Cron, Definition
 from crtrd.core.facts import Facts
 from crtrd.core.occurrence import Origin, occurrence_id
 from crtrd.errors import ScheduleError
@@ -133,6 +133,23 @@ def excluded_days(text: str) -> tuple[date, date]:
         message = f"{end} is before {start}"
         raise ValueError(message)
     return start, end
+
+
+def instants_ahead(cron: Cron) -> Iterator[int]:
+    """The instants that the cron will serve: without those that somebody asked to skip, which only get their row."""
+    instant = cron.next_at
+    while instant is not None:
+        if instant not in cron.skip_next:
+            yield instant
+        instant = timetable(cron).next_after(instant)
+
+
+def as_shown(cron: Cron, instant: int) -> int:
+    """The instant of the schedule within this second, as tables show it without its fraction; else `instant` itself."""
+    if instant % SECOND:
+        return instant
+    near = (timetable(cron).next_after(instant - 1), cron.after_end_at)
+    return min((each for each in near if each is not None and instant <= each < instant + SECOND), default=instant)
 
 
 def next_instant(cron: Cron, now: int, facts: Facts) -> int | None:

@@ -8,8 +8,9 @@ import itertools
 import os
 import select
 import socket
+from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from jeepney import HeaderFields, MessageType
@@ -34,6 +35,30 @@ READS_A_TURN = 8
 Reply = Callable[[Message], None]
 
 
+class _Piece:
+    """Bytes to send, and descriptors (ours to close) that go with the first of them, unix(7)."""
+
+    __slots__ = ("data", "fds")
+
+    def __init__(self, data: memoryview, fds: list[int]) -> None:
+        self.data, self.fds = data, fds
+
+    def pass_on(self, to: socket.socket) -> bool:
+        """Send what the socket takes; True when nothing is left."""
+        if self.fds:
+            sent = socket.send_fds(to, [self.data], self.fds, socket.MSG_NOSIGNAL)
+            self.close()
+        else:
+            sent = to.send(self.data, socket.MSG_NOSIGNAL)
+        self.data = self.data[sent:]
+        return not self.data
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
+
+
 class Connection:
     """`on_ready` once, then `on_message` for everything but replies to our own calls, `on_lost` at most once."""
 
@@ -46,7 +71,7 @@ class Connection:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         self._authenticator = Authenticator(enable_fds=True)
         self._framing = Framing()
-        self._out: deque[memoryview] = deque()
+        self._out: deque[_Piece] = deque()
         self._serials = itertools.count(1)
         self._waiting: dict[int, Reply] = {}
         self._deadline = reactor.later(CONNECT_WITHIN, lambda: self._lose("no answer in time"))
@@ -66,15 +91,16 @@ class Connection:
     def send(self, message: Message) -> int:
         """Queue `message`; its serial. Raises TooLarge or what jeepney raises when it cannot be spelled."""
         serial = next(self._serials)
+        fds = array("i")
         try:
-            data = message.serialise(serial=serial)
+            data = message.serialise(serial=serial, fds=fds)
         except SizeLimitError as error:
             raise TooLarge(str(error)) from error
         if len(data) > MESSAGE_MOST:
             text = f"a message of {len(data)} bytes"
             raise TooLarge(text)
         if self.open:
-            self._write(data)
+            self._write(data, fds)
         return serial
 
     def ask(self, message: Message, then: Reply) -> None:
@@ -93,23 +119,27 @@ class Connection:
         """
         if not self.open:
             return
-        rest = b"".join(self._out)
+        rest, self._out = self._out, deque()
         self._drop()
         with suppress(OSError):
             self._socket.settimeout(LINGER_MS / 1000)
-            self._socket.sendall(rest)
+            for piece in rest:
+                while not piece.pass_on(self._socket):
+                    pass
             self._socket.shutdown(socket.SHUT_WR)
             poll = select.poll()
             poll.register(self._socket, select.POLLIN)
             while poll.poll(LINGER_MS) and self._socket.recv(READ_SIZE):
                 pass
+        for piece in rest:
+            piece.close()
         self._socket.close()
 
     def _drop(self) -> None:
         self.open = self.ready = False
         self._deadline.cancel()
         self._reactor.unwatch(self._socket.fileno())
-        self._out.clear()
+        self._forget_unsent()
         self._waiting.clear()
 
     def _lose(self, reason: str) -> None:
@@ -120,8 +150,13 @@ class Connection:
 
     def _lose_soon(self, reason: str) -> None:
         """Not at once: who sends is in the middle of something."""
-        self._out.clear()
+        self._forget_unsent()
         self._reactor.soon(lambda: self._lose(reason))
+
+    def _forget_unsent(self) -> None:
+        for piece in self._out:
+            piece.close()
+        self._out.clear()
 
     def _watch(self) -> None:
         wanted = IN | (OUT if self._out else 0)
@@ -135,21 +170,18 @@ class Connection:
         if self.open and events & (IN | HUP | select.EPOLLERR):
             self._read()
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, fds: Iterable[int] = ()) -> None:
         idle = not self._out
-        self._out.append(memoryview(data))
+        self._out.append(_Piece(memoryview(data), [os.dup(fd) for fd in fds]))
         if idle:
             self._flush()
-        elif sum(map(len, self._out)) > UNSENT_MOST:
+        elif sum(len(piece.data) for piece in self._out) > UNSENT_MOST:
             self._lose_soon("the bus does not read")
 
     def _flush(self) -> None:
         try:
             while self._out:
-                sent = self._socket.send(self._out[0], socket.MSG_NOSIGNAL)
-                if sent < len(self._out[0]):
-                    self._out[0] = self._out[0][sent:]
-                else:
+                if self._out[0].pass_on(self._socket):
                     self._out.popleft()
         except BlockingIOError:
             pass

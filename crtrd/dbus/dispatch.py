@@ -4,6 +4,7 @@ Control checks access before it looks at arguments; the standard interfaces, whi
 the refusal of a reading verb, so that there is no member a stranger learns anything from.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -102,9 +103,15 @@ class Dispatcher:
         if method.paged:
             return self._page(answer, method, arguments, caller)
         signature = method.member.reply_signature
-        return self._ask(
-            answer, caller, method.verb, arguments, lambda value: answer.give(signature, method.leave(value))
-        )
+
+        def leave(value: object) -> None:
+            try:
+                answer.give(signature, method.leave(value))
+            finally:
+                if signature == "h" and isinstance(value, int):
+                    os.close(value)  # the message has a duplicate
+
+        return self._ask(answer, caller, method.verb, arguments, leave)
 
     def _page(self, answer: Answer, method: Method, arguments: tuple[object, ...], caller: Caller) -> None:
         """A page of a list; one that would be too large is asked for again with as many as fit."""
@@ -158,13 +165,15 @@ class Dispatcher:
         self._properties(answer, node, answer.call.body[0], caller, lambda values: answer.give("a{sv}", (values,)))
 
     def _set(self, answer: Answer, node: Node, caller: Caller) -> None:
-        interface, name, _ = answer.call.body
+        interface, name, (signature, value) = answer.call.body
+        if node.kind is Kind.LOG and (interface, name, signature) == (names.LOG_INTERFACE, "LogLevel", "s"):
+            return self._ask(answer, caller, "set_log_level", (value,), lambda _: answer.give("", ()))
 
         def refuse(values: Properties) -> None:
             error = "PropertyReadOnly" if name in values else "UnknownProperty"
             answer.error(FREEDESKTOP_ERROR + error, f"cannot set {name}: properties change through methods only")
 
-        self._properties(answer, node, interface, caller, refuse)
+        return self._properties(answer, node, interface, caller, refuse)
 
     def _properties(
         self, answer: Answer, node: Node, interface: str, caller: Caller, then: Callable[[Properties], None]
@@ -177,6 +186,8 @@ class Dispatcher:
             return then({})
         if own is MANAGER:
             return self._allowed(answer, caller, lambda: then(objects.manager_properties(self._control.properties())))
+        if own is objects.LOG_CONTROL:
+            return self._allowed(answer, caller, lambda: then(objects.log_properties(self._control.log_level())))
         if own is objects.CRON:
             verb, read = "get_cron", objects.cron_properties
         else:

@@ -41,11 +41,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """Read-only, all of them: what changes, changes through methods."""
+    """Read-only but for those of LogControl1: what changes, changes through methods."""
 
     name: str
     signature: str
     emits: Literal["invalidates", "const", "false"] = "invalidates"
+    access: Literal["read", "readwrite"] = "read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _member_xml(kind: str, entry: Member) -> list[str]:
 
 def _property_xml(entry: Property) -> list[str]:
     return [
-        f'  <property name="{_escaped(entry.name)}" type="{_escaped(entry.signature)}" access="read">',
+        f'  <property name="{_escaped(entry.name)}" type="{_escaped(entry.signature)}" access="{entry.access}">',
         f'   <annotation name="{EMITS_CHANGED}" value="{entry.emits}"/>',
         "  </property>",
     ]
@@ -136,6 +137,5 @@ def node_children(path: str) -> tuple[str, ...]:
     if path == names.BUS_PATH:
         return ("cron", "run")
     prefix = "/" if path == "/" else path + "/"
-    if names.BUS_PATH.startswith(prefix):
-        return (names.BUS_PATH.removeprefix(prefix).split("/")[0],)
-    return ()
+    ours = (names.BUS_PATH, names.LOG_PATH)
+    return tuple(dict.fromkeys(each.removeprefix(prefix).split("/")[0] for each in ours if each.startswith(prefix)))

@@ -63,6 +63,10 @@ def _view(answer: object) -> Body:
     return (pack(view_of(answer)),)
 
 
+def _descriptor(answer: object) -> Body:
+    return (_as(int, answer),)
+
+
 def _instants(answer: object) -> Body:
     return (fit("at", answer),)
 
@@ -148,6 +152,7 @@ METHODS: tuple[Method, ...] = (
     _method("Pause", "s cron, s note", "", "pause"),
     _method("Resume", "s cron", "", "resume"),
     _method("Skip", "s cron, t usec", "", "skip"),
+    _method("Unskip", "s cron, t usec", "", "unskip"),
     _method("Poke", "s cron", "u poked", "poke", _number),
     _method("Run", "s cron, a{sv} options", "s occurrence, ao runs", "run", _started, arrive=_run_options),
     _method("Trigger", "s cron, a{sv} options", "s disposition, s occurrence, s status", "trigger", _disposed,
@@ -161,6 +166,8 @@ METHODS: tuple[Method, ...] = (
             arrive=_first_options),
     _method("Explain", "s cron, t usec", "a{sv} explanation", "explain", _view),
     _method("GetCron", "s cron", "o path", "get_cron", _path_of_cron),
+    _method("OpenOutput", "s run", "h output", "open_output", _descriptor),
+    _method("GetOccurrence", "s occurrence", "a{sv} occurrence", "get_occurrence", _view),
     _method("GetRun", "s run", "a{sv} run", "get_run", _view),
     _list("ListCrons", "list_crons", "crons"),
     _list("ListOccurrences", "list_occurrences", "occurrences"),

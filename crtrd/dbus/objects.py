@@ -20,7 +20,8 @@ CRON = Interface(
     properties=(
         Property("Id", "s", "const"), Property("Name", "s", "const"), Property("State", "s"), Property("PausedBy", "s"),
         Property("Note", "s"), Property("Owner", "u", "const"), Property("Schedule", "as"), Property("Timezone", "s"),
-        Property("Next", "t"), Property("Held", "u"), Property("Running", "u"), Property("LastStatus", "s"),
+        Property("Next", "t"), Property("Skips", "at"), Property("Held", "u"), Property("Running", "u"),
+        Property("LastStatus", "s"),
         Property("LastAt", "t"), Property("LastRun", "s"), Property("LastResult", "s"), Property("Failures", "u"),
         Property("Source", "s"),
         Property("CreatedAt", "t", "const"), Property("ChangedAt", "t"), Property("Definition", "a{sv}"),
@@ -40,6 +41,15 @@ RUN = Interface(
     ),
 )
 
+LOG_CONTROL = Interface(  # org.freedesktop.LogControl1(5), as `systemctl log-level UNIT` uses it
+    names.LOG_INTERFACE,
+    properties=(
+        Property("LogLevel", "s", "false", "readwrite"), Property("LogTarget", "s", "false", "readwrite"),
+        Property("SyslogIdentifier", "s", "const"),
+    ),
+)
+OTHERS = (LOG_CONTROL,)
+
 
 class Kind(Enum):
     WAY = "a node that only leads to ours"
@@ -49,6 +59,7 @@ class Kind(Enum):
     RUNS = "run"
     CRON = "cron/ID"
     RUN = "run/ID"
+    LOG = "log control"
 
 
 INTERFACES: dict[Kind, tuple[Interface, ...]] = {
@@ -59,11 +70,12 @@ INTERFACES: dict[Kind, tuple[Interface, ...]] = {
     Kind.RUNS: STANDARD,
     Kind.CRON: (*STANDARD, CRON),
     Kind.RUN: (*STANDARD, RUN),
+    Kind.LOG: (*STANDARD, LOG_CONTROL),
 }
-OWN: dict[Kind, Interface] = {Kind.MANAGER: MANAGER, Kind.CRON: CRON, Kind.RUN: RUN}
+OWN: dict[Kind, Interface] = {Kind.MANAGER: MANAGER, Kind.CRON: CRON, Kind.RUN: RUN, Kind.LOG: LOG_CONTROL}
 """The interface of ours that each kind of object has; the others are everybody's and have no properties."""
 
-EMPTY: dict[str, object] = {"s": "", "t": 0, "u": 0, "i": 0, "b": False, "as": [], "a{sv}": {}}
+EMPTY: dict[str, object] = {"s": "", "t": 0, "u": 0, "i": 0, "b": False, "as": [], "at": [], "a{sv}": {}}
 """What a property reads as when the view has no value: properties, unlike fields of a{sv}, cannot be absent."""
 
 
@@ -80,6 +92,8 @@ def locate(path: str) -> Node | None:
         return Node(Kind.ROOT, children=node_children(path))
     if path == names.BUS_PATH:
         return Node(Kind.MANAGER, children=node_children(path))
+    if path == names.LOG_PATH:
+        return Node(Kind.LOG)
     below = path.removeprefix(names.BUS_PATH + "/")
     match below.split("/") if below != path else []:
         case ["cron" | "run" as kind]:
@@ -93,6 +107,10 @@ def locate(path: str) -> Node | None:
 
 def manager_properties(values: Mapping[str, object]) -> dict[str, Variant]:
     return {entry.name: _property(entry, values.get(entry.name)) for entry in MANAGER.properties}
+
+
+def log_properties(level: str) -> dict[str, Variant]:
+    return {"LogLevel": ("s", level), "LogTarget": ("s", "journal"), "SyslogIdentifier": ("s", names.SYSLOG_IDENTIFIER)}
 
 
 def cron_properties(view: Mapping[str, object]) -> dict[str, Variant]:

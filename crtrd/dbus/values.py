@@ -30,6 +30,7 @@ FIELD_TYPES: dict[str, str] = {
     **dict.fromkeys(("env", "resources"), "a{ss}"),
     **dict.fromkeys(("out_of_band", "stdout_truncated", "stderr_truncated", "due"), "b"),
     "success_exit_codes": "ai",
+    "skips": "at",
     "definition": "a{sv}",
 }
 

@@ -1,6 +1,11 @@
-"""A command's output on its way to the journal: line by line, under the cron's name, up to a limit for each run."""
+"""A command's output on its way to the journal: line by line, under the cron's name, up to a limit for each run.
 
-from dataclasses import dataclass
+Who follows a run gets the same lines through a pipe. A follower that does not read loses lines, never the run.
+"""
+
+import os
+from dataclasses import dataclass, field
+from errno import EMFILE
 from typing import TYPE_CHECKING
 
 from crtrd.core.occurrence import Run
@@ -9,12 +14,19 @@ from crtrd.systemd.journal import Journal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SAID = 48 * 1024
+"""Bytes of the latest lines that a new follower is given first: less than the smallest pipe takes, pipe(7)."""
+FOLLOWERS = 16
+"""Of one run at once."""
+
 
 @dataclass(slots=True)
 class _Line:
     name: str
     fields: dict[str, str]
     left: int
+    said: bytearray = field(default_factory=bytearray)
+    followers: list[int] = field(default_factory=list)
 
 
 class OutputLog:
@@ -43,6 +55,40 @@ class OutputLog:
                 break
             kept.append(line)
         self._journal.output(to.name, stream, kept, to.fields)
+        self._pass_on(to, kept)
+
+    def follow(self, run_id: str) -> int | None:
+        """The read end of a pipe, the caller's to close: the latest lines, then those that come, then its end.
+
+        None where the run is not live. Raises OSError when there are too many.
+        """
+        of = self._runs.get(run_id)
+        if of is None:
+            return None
+        if len(of.followers) >= FOLLOWERS:
+            raise OSError(EMFILE, "too many follow this run already")
+        read, write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(write, False)
+        os.write(write, of.said)
+        of.followers.append(write)
+        return read
 
     def end(self, run_id: str) -> None:
-        self._runs.pop(run_id, None)
+        ended = self._runs.pop(run_id, None)
+        for write in ended.followers if ended else ():
+            os.close(write)
+
+    def _pass_on(self, to: _Line, lines: list[bytes]) -> None:
+        data = b"".join(line + b"\n" for line in lines)
+        to.said += data
+        if len(to.said) > SAID:
+            cut = to.said.find(b"\n", len(to.said) - SAID)
+            del to.said[: cut + 1 if 0 <= cut < len(to.said) - 1 else len(to.said) - SAID]
+        for write in list(to.followers):
+            try:
+                os.write(write, data)
+            except BlockingIOError:
+                continue
+            except OSError:  # EPIPE: nobody reads any more
+                to.followers.remove(write)
+                os.close(write)

@@ -90,9 +90,12 @@ class Deliveries:
             "WHERE cron_id = ? AND key = ? AND at > ?", cron_id, key, since)
         return Key(*row) if row else None
 
-    def deliveries_owed(self, now: int) -> int:
-        """Queues with something due, and attempts under way."""
-        return self._count(f"SELECT count(*) FROM {QUEUED} WHERE at <= ?", now) + self.sending_count()  # noqa: S608
+    def outbox_owed(self, now: int) -> tuple[int, int | None]:
+        """Queues with something due and attempts under way; and when the next one is due. Mostly there is nothing."""
+        if not self._count("SELECT EXISTS (SELECT 1 FROM outbox WHERE settled_at IS NULL)"):
+            return 0, None
+        due = self._count(f"SELECT count(*) FROM {QUEUED} WHERE at <= ?", now)  # noqa: S608 - a constant
+        return due + self.sending_count(), self.next_delivery(now)
 
     def next_delivery(self, now: int) -> int | None:
         row = self._one(f"SELECT min(at) FROM {QUEUED} WHERE at > ?", now)  # noqa: S608 - a constant

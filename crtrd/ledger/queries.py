@@ -3,12 +3,12 @@
 A cursor is the serial number after which the next page starts, as text; '' is the first page and the end.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from peewee import DatabaseError, InterfaceError, Model, SqliteDatabase
 
-from crtrd.core.cron import Cron
+from crtrd.core.cron import SECOND, Cron
 from crtrd.core.delivery import Delivery, Escalation
 from crtrd.core.occurrence import Cell, Occurrence, Run
 from crtrd.errors import LedgerError
@@ -81,9 +81,11 @@ class Queries:
         return rows.occurrence_from_row(found[0]) if len(found) == 1 else None
 
     def occurrence_at(self, cron_id: str, instant: int) -> Occurrence | None:
-        mine = " WHERE o.cron_id = ? AND o.instant = ? ORDER BY o.origin = 'manual', o.serial DESC LIMIT 1"
-        sql = rows.OCCURRENCE_SELECT + mine
-        found = self._rows(sql, cron_id, instant)
+        """The row of an instant; of whole seconds also one within the second, as tables show it."""
+        mine = (" WHERE o.cron_id = ? AND o.instant BETWEEN ? AND ? "
+                "ORDER BY o.instant = ? DESC, o.origin = 'manual', o.serial DESC LIMIT 1")
+        last = instant if instant % SECOND else instant + SECOND - 1
+        found = self._rows(rows.OCCURRENCE_SELECT + mine, cron_id, instant, last, instant)
         return rows.occurrence_from_row(found[0]) if found else None
 
     def occurrence_covering(self, cron_id: str, instant: int) -> Occurrence | None:
@@ -135,9 +137,10 @@ class Queries:
         return str(found[0][0]) if found else None
 
     def deliveries(self, wanted: Filter, limit: int, after: int) -> tuple[list[Delivery], int]:
-        """Newest first."""
+        """Newest first; the next attempt as its queue allows it."""
         found = self._newest(OutboxRow, wanted, limit, after)
-        values = [rows.delivery_from_row(row[1:]) for row in found[:limit]]
+        waits = {str(name): int(until) for name, until in self._rows("SELECT name, until FROM queues")}
+        values = [_with_queue(rows.delivery_from_row(row[1:]), waits) for row in found[:limit]]
         return values, (found[limit - 1][0] if len(found) > limit else 0)
 
     def delivery_id(self, name: str) -> str:
@@ -206,3 +209,7 @@ class Queries:
         except (DatabaseError, InterfaceError) as error:
             text = " ".join(str(part) for part in error.args)
             raise LedgerError(f"cannot read the ledger: {text}") from error
+
+
+def _with_queue(each: Delivery, waits: dict[str, int]) -> Delivery:
+    return replace(each, next_attempt_at=max(each.next_attempt_at, waits.get(each.queue, 0)))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from peewee import SqliteDatabase
 
-from crtrd.errors import LedgerError
+from crtrd.errors import LedgerRefused
 
 STEP_1 = (
     """CREATE TABLE crons (
@@ -138,10 +138,10 @@ def refuse_newer(path: Path) -> None:
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as looking:
         found = int(looking.execute("PRAGMA user_version").fetchone()[0])
     if found < 0:
-        raise LedgerError(f"cannot open ledger {path}: its schema version is {found}; it was left as it is")
+        raise LedgerRefused(f"cannot open ledger {path}: its schema version is {found}; it was left as it is")
     if found > len(STEPS):
         reason = f"it has schema version {found}, this crtrd knows up to {len(STEPS)}"
-        raise LedgerError(f"cannot open ledger {path}: {reason}; it was left as it is")
+        raise LedgerRefused(f"cannot open ledger {path}: {reason}; it was left as it is")
 
 
 def version(database: SqliteDatabase) -> int:

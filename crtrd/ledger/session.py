@@ -174,8 +174,9 @@ class Session(Deliveries):
         """What keeps the daemon awake, and what will wake it."""
         due = len(self.startable(now, 1)) or len(self.held_over(now))
         ahead = self._one(NEXT_WAKE, own_clock, now, now)
-        wakes = [at for at in (ahead[0] if ahead else None, self.next_delivery(now)) if at is not None]
-        return Owed(self.live_count(), due, min(wakes, default=None), self.deliveries_owed(now))
+        deliveries, attempt = self.outbox_owed(now)
+        wakes = [at for at in (ahead[0] if ahead else None, attempt) if at is not None]
+        return Owed(self.live_count(), due, min(wakes, default=None), deliveries)
 
     def undoable(self) -> AbstractContextManager[object]:
         """A savepoint: what is put inside is taken back when an exception leaves it."""

@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from peewee import DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError, SqliteDatabase
 
-from crtrd.errors import LeaseLost, LedgerError
+from crtrd.errors import LeaseLost, LedgerError, LedgerRefused
+from crtrd.ledger.damage import damage_of, set_aside
 from crtrd.ledger.models import MODELS
 from crtrd.ledger.queries import Queries
 from crtrd.ledger.schema import migrate, refuse_newer
@@ -43,6 +44,8 @@ class Store:
         self._lock = -1
         self._fence: int | None = None
         """What the fence was when our last transaction committed; None before the first one."""
+        self.damage = ""
+        """Told by `open`: what was wrong with the file that was found, and where it is now."""
         self.lost: Callable[[LeaseLost], None] = lambda _: None
         """Called in the loop when another life has claimed the ledger; nothing that is submitted comes back then."""
         self.queries = Queries(self._database)
@@ -64,6 +67,8 @@ class Store:
     def _open(self) -> list[int]:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _lock(self.path)
+        if damage := damage_of(self.path):
+            self.damage = f"ledger {self.path} is damaged: {damage}; it was set aside as {set_aside(self.path)}"
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         with _speaking(self.path):
             refuse_newer(self.path)
@@ -168,7 +173,7 @@ def _lock(path: Path) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        raise LedgerError(f"cannot open ledger {path}: another crtrd has it open") from None
+        raise LedgerRefused(f"cannot open ledger {path}: another crtrd has it open") from None
     return fd
 
 

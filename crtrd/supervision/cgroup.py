@@ -10,7 +10,8 @@ import signal
 from pathlib import Path
 from typing import ClassVar
 
-from crtrd.supervision import faults
+from crtrd.supervision import counters, faults
+from crtrd.supervision.counters import Counters
 
 SUPERVISOR = "supervisor"
 PREFIX = "run-"
@@ -107,20 +108,13 @@ class Cgroups:
         names = [name for name in _folders(self.mount + self.unit) if name.startswith(PREFIX)]
         return [path for name in names if self.empty(path := f"{self.unit}/{name}")]
 
-    def oom_kills(self, path: str) -> int:
-        """How many of its processes the kernel's OOM killer ended; 0 where no memory controller counts."""
-        return max(_count(self._folder(path) + "/memory.events", b"oom_kill"), 0)
+    def counters(self, path: str) -> Counters:
+        """What its own limits have counted; unknown when it is gone or has no controllers."""
+        return counters.read(self._folder(path))
 
-    def hits(self, path: str) -> tuple[str, ...]:
-        """Limits of its own that were met, by systemd's names."""
-        folder = self._folder(path)
-        counts = {"MemoryMax": _count(folder + "/memory.events", b"oom"),
-                  "TasksMax": _count(folder + "/pids.events", b"max")}
-        return tuple(name for name, count in counts.items() if count > 0)
-
-    def oom_kills_around(self, path: str) -> int:
-        """The same count of the cgroup above, which outlives it and counts what is below too; 0 where nobody counts."""
-        return max(_count(os.path.dirname(self._folder(path)) + "/memory.events", b"oom_kill"), 0)
+    def counters_around(self, path: str) -> Counters:
+        """The same of the cgroup above, which outlives it and counts what is below too."""
+        return counters.read(os.path.dirname(self._folder(path)))
 
     def _folder(self, path: str) -> str:
         """The folder, after a look that the path can be a run's: never the root, never our own unit."""
@@ -191,14 +185,6 @@ def _check_delegated(mount: str, own: str) -> None:
     if not any(os.getxattr(mount + own, name) == b"1" for name in marks):
         message = f"{own} is not delegated (Delegate=yes)"
         raise _Refused(message)
-
-
-def _count(file: str, word: bytes) -> int:
-    """The number after `word` in a file of counters (cgroups(7)); -1 where it is not told."""
-    for line in _read(file).splitlines():
-        if line.startswith(word + b" "):
-            return int(line.split()[1])
-    return -1
 
 
 def _folders(folder: str) -> list[str]:

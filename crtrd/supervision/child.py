@@ -29,6 +29,7 @@ from crtrd.core.cron import Survivors
 from crtrd.core.occurrence import Identity
 from crtrd.errors import LaunchError
 from crtrd.loop.reactor import Timer
+from crtrd.supervision.counters import Counters
 from crtrd.supervision.gate import Spawner
 from crtrd.supervision.identity import Stat
 from crtrd.supervision.output import Stream
@@ -73,11 +74,10 @@ class Child:
     stopping: bool = False
     killed: bool = False
     """We sent SIGKILL, so a death by it is no OOM kill."""
-    oom_before: int = 0
-    """OOM kills around its cgroup before it began."""
-    oom_kills: int = 0
-    hits: tuple[str, ...] = ()
-    """Read as soon as the leader has ended: an empty scope goes away by itself."""
+    before: Counters = field(default_factory=Counters)
+    """Of the cgroup around its own, when it began."""
+    counted: Counters = field(default_factory=Counters)
+    """Of its own, read as soon as the leader has ended: an empty scope goes away by itself."""
     tree: tuple[Stat, ...] = ()
     """Descendants seen at the stop, where no cgroup remembers them."""
     handed: bool = False

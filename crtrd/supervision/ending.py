@@ -14,6 +14,7 @@ from crtrd.loop.reactor import Reactor
 from crtrd.supervision import survivors
 from crtrd.supervision.cgroup import Cgroups
 from crtrd.supervision.child import Child, Phase
+from crtrd.supervision.counters import UNKNOWN
 from crtrd.supervision.exit_status import split
 from crtrd.supervision.identity import Stat
 from crtrd.supervision.output import Stream
@@ -115,29 +116,30 @@ class Endings:
 
     def _finish(self, child: Child, status: int | None, done: Done) -> None:
         code, signum = split(status)
-        oom = False
+        oom, hits = False, tuple[str, ...]()
         if self._cgroups is not None and child.cgroup:
-            child.oom_kills = max(child.oom_kills, self._cgroups.oom_kills(child.cgroup))
-            child.hits = tuple(dict.fromkeys([*child.hits, *self._cgroups.hits(child.cgroup)]))
-            oom = not child.killed and self._ran_out_of_memory(child, code, signum)
+            oom, hits = self._limits_met(child, code, signum)
             self.sweep(child.cgroup)
         duration = max(child.ended_at - child.released_at, 0) if child.released_at is not None else None
         done(child, Ending(
-            code, signum, oom, duration, _output(child.out), _output(child.err), tuple(child.survivors), child.hits,
+            code, signum, oom, duration, _output(child.out), _output(child.err), tuple(child.survivors), hits,
             child.err.last_line() if child.err is not None else b"",
         ))  # fmt: skip
 
-    def _ran_out_of_memory(self, child: Child, code: int | None, signum: int | None) -> bool:
-        """An OOM kill of any of its processes counts when the run did not succeed in spite of it.
+    def _limits_met(self, child: Child, code: int | None, signum: int | None) -> tuple[bool, tuple[str, ...]]:
+        """Whether it ran out of memory, and which limits were met.
 
-        Where its own cgroup does not count (no controller, or a scope that is gone), one around it during its time
-        does, if it ended as one that was killed, or as a shell whose command was.
+        An OOM kill of any of its processes counts when the run did not succeed in spite of it. One that only the
+        cgroup around it has counted does if the run ended as one that was killed, or as a shell whose command was.
         """
         assert self._cgroups is not None  # noqa: S101
-        if child.oom_kills > 0:
-            return code != 0
-        killed = signum == signal.SIGKILL or code == SHELL_KILLED
-        return killed and self._cgroups.oom_kills_around(child.cgroup) > child.oom_before
+        own = self._cgroups.counters(child.cgroup).or_else(child.counted)
+        around = self._cgroups.counters_around(child.cgroup).since(child.before)
+        failed = not child.killed and code != 0
+        if own.oom_kills == UNKNOWN:
+            failed = failed and (signum == signal.SIGKILL or code == SHELL_KILLED)
+        counted = own.or_else(around)
+        return failed and counted.oom_kills > 0, counted.hits
 
 
 def _output(stream: Stream | None) -> Output:

@@ -70,7 +70,7 @@ class Supervisor:
             return
         child.phase = Phase.RELEASED
         child.released_at = self._clock.mono()
-        self._note_oom(child)
+        self._begin_to_count(child)
         self._reactor.unwatch(child.gate)
         with contextlib.suppress(OSError):  # it died at the gate: its pidfd tells
             os.write(child.gate, b"!")
@@ -175,6 +175,7 @@ class Supervisor:
         child.out = adoption.stream(fds.get("out", -1), fds.get("spo", -1), head, self._hook(run.id, "stdout"), masks)
         child.err = adoption.stream(fds.get("err", -1), fds.get("spe", -1), head, self._hook(run.id, "stderr"))
         self._children[run.id] = child
+        self._begin_to_count(child)
         self._reactor.watch(pidfd, IN, lambda _: self._leader_ended(child))
         self._watch_streams(child)
         return proof
@@ -277,9 +278,9 @@ class Supervisor:
             self._reactor.unwatch(stream.fd)
             stream.close()
 
-    def _note_oom(self, child: Child) -> None:
+    def _begin_to_count(self, child: Child) -> None:
         if self._cgroups is not None and child.cgroup:
-            child.oom_before = self._cgroups.oom_kills_around(child.cgroup)
+            child.before = self._cgroups.counters_around(child.cgroup)
 
     def _stop_released(self, child: Child, grace: int) -> None:
         deadline = self._clock.mono() + max(grace, 0)
@@ -307,7 +308,7 @@ class Supervisor:
             return
         child.ended_at = self._clock.mono()
         if self._cgroups is not None and child.cgroup:
-            child.oom_kills, child.hits = self._cgroups.oom_kills(child.cgroup), self._cgroups.hits(child.cgroup)
+            child.counted = self._cgroups.counters(child.cgroup)
         for stream in (child.out, child.err):
             if stream is not None and stream.fd >= 0:
                 stream.drain()

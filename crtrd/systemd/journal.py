@@ -44,6 +44,10 @@ class Journal:
         self.lost = 0
         """Entries that could not be written and have not been reported yet."""
 
+    @property
+    def level(self) -> int:
+        return self._level
+
     def set_level(self, level: int) -> None:
         """Events of a priority number above `level` are left out from now on; a command's output never is."""
         self._level = level

@@ -170,13 +170,17 @@ class _Connection:
         self._call(b"StartUnit", self._marshal(b"ss", [name.encode(), b"replace"]))
 
     def wait_settled(self, name: str) -> None:
-        """Raises ManagerError when the unit fails within JOB_SECONDS; one that is still at work then is well."""
+        """Raises ManagerError when the unit fails within JOB_SECONDS; one that is still at work then is well.
+
+        Before its job begins it is inactive too, but has never changed its state.
+        """
         for _ in self._attempts():
             found = self.get(name, "Unit", "ActiveState", b"s").decode()
             if found == "failed":
                 message = f"{name} failed"
                 raise ManagerError(message)
-            if found in {"active", "inactive"}:
+            begun = bool(self.get(name, "Unit", "StateChangeTimestampMonotonic", b"t"))
+            if found == "active" or (begun and found == "inactive"):
                 return
 
     def stop(self, name: str) -> None:

@@ -56,6 +56,10 @@ class Notifier:
     def stopping(self) -> bool:
         return self._tell("STOPPING=1")
 
+    def extend_start(self, microseconds: int) -> bool:
+        """The start takes longer: no time-out within the next so many microseconds (sd_notify(3))."""
+        return self._tell(f"EXTEND_TIMEOUT_USEC={microseconds}\nSTATUS=waiting for the ledger")
+
     def reloading(self) -> bool:
         # Type=notify-reload (systemd 253) wants the time, older managers ignore it; `ready` ends the reload.
         return self._tell(f"RELOADING=1\nMONOTONIC_USEC={Clock().mono()}")

@@ -36,7 +36,7 @@ AGAIN = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
 TIMES = frozenset({
     "next", "instant", "created_at", "settled_at", "changed_at", "scheduled_at", "started_at", "finished_at",
     "due_at", "last_at", "next_wake", "starts_at", "expires_at", "at",
-    "next_attempt_at",
+    "next_attempt_at", "skips",
 })
 HEADS = frozenset({"stdout_head", "stderr_head"})
 
@@ -188,6 +188,6 @@ def as_json(value: object, name: str = "") -> object:
                     found[f"{key}_base64"] = b2a_base64(inner, newline=False).decode("ascii")
             return found
         case list() | tuple():
-            return [as_json(inner) for inner in value]
+            return [as_json(inner, name) for inner in value]
         case _:
             return value

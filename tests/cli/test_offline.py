@@ -8,10 +8,15 @@ import pytest
 
 from crtrd.cli import fields, render, words
 from crtrd.cli.client import choose_bus, plain
+from crtrd.cli.endings import ENDS, ending, left_out
 from crtrd.cli.main import GROUPS, VERBS, _joined
+from crtrd.cli.moments import absolute, instant_of
+from crtrd.cli.session import Failure
 from crtrd.cli.words import calendar_time, harmless, relative, rfc3339, span
 from crtrd.config.keys import KEYS
+from crtrd.core.occurrence import Result
 from crtrd.dbus.values import FIELD_TYPES
+from crtrd.schedule.spans import parse_instant
 from crtrd.trigger import routes
 
 SECOND = 1_000_000
@@ -35,7 +40,7 @@ SECOND = 1_000_000
         (["calendar", "--timezone", "Nowhere/Land", "@daily"], "Nowhere/Land"),
         (["calendar", "61 * * * *"], "minute"),
         (["calendar", "at 2001-01-01"], "cannot find an instant"),
-        (["calendar", "@daily", "--from", "yesterday"], "cannot use 'yesterday' as a time"),
+        (["calendar", "@daily", "--from", "whenever"], "cannot use 'whenever' as a time: not a time like"),
         (["calendar", "@daily", "-n", "-1"], "from 0 to 1000"),
     ],
 )
@@ -174,6 +179,34 @@ def test_times():
     assert calendar_time(1_764_590_400_000_000, words.UTC) == "Mon 2025-12-01 12:00:00 UTC"
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("now", "2026-03-28T22:30:00Z"), ("+5m", "2026-03-28T22:35:00Z"), ("in 5m", "2026-03-28T22:35:00Z"),
+        ("-1h", "2026-03-28T21:30:00Z"), ("1h 30min ago", "2026-03-28T21:00:00Z"), ("today", "2026-03-27T23:00:00Z"),
+        ("7:05", "2026-03-28T06:05:00Z"), ("tomorrow", "2026-03-28T23:00:00Z"), ("yesterday", "2026-03-26T23:00:00Z"),
+        ("tomorrow 07:00", "2026-03-29T05:00:00Z"),  # the clock has changed in between
+        ("2026-03-29T01:00", "2026-03-29T00:00:00Z"), ("2026-03-29T01:00Z", "2026-03-29T01:00:00Z"),
+    ],
+)
+def test_times_that_depend_on_the_clock(text, meant):
+    now = parse_instant("2026-03-28T22:30Z", "UTC")
+    assert rfc3339(instant_of(text, "Europe/Berlin", now)) == meant
+    absolute_text = absolute(text, lambda: "Europe/Berlin", now)
+    assert absolute_text == (text if text.startswith("2026") else meant)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "tomorrow noon", "+", "ago", "25:00", "tomorrow 7", "+5x"])
+def test_times_that_are_none(text):
+    with pytest.raises(Failure, match="as a time"):
+        instant_of(text, "UTC", 1)
+
+
+def test_the_end_of_what_is_shown_as_a_second():
+    assert instant_of("2026-01-01T00:00:05Z", "UTC", 1, last=True) % SECOND == SECOND - 1
+    assert instant_of("2026-01-01T00:00:05.5Z", "UTC", 1, last=True) % SECOND == SECOND // 2
+
+
 def test_plain_takes_variants_out():
     assert plain("aa{sv}", [{"x": ("as", ["y"]), "z": ("v", ("u", 1))}]) == [{"x": ["y"], "z": 1}]
 
@@ -196,6 +229,40 @@ def test_table_gives_way_on_a_terminal(monkeypatch, capsys):
     terminal.table(("NAME", "SCHEDULE"), [("tick", "every " * 10), ("x", "y")], flexible=1, total="crons")
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["NAME  SCHEDULE", "tick  every every every every…", "x     y", "", "2 crons listed."]
+
+
+def test_long_names_give_way_too_and_details_keep_their_end(monkeypatch, capsys):
+    terminal = Tty(monkeypatch, 80, colour=False).terminal
+    row = ("n" * 64, "active", "in 2 months 3 days", "success 2 days 3h ago", "calendar Mon..Fri 07:00 Europe/Berlin")
+    terminal.table(("NAME", "STATE", "NEXT", "LAST", "SCHEDULE"), [row], flexible=(4, 0, 3))
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    terminal.table(("A", "DETAIL"), [("x", "it says a lot " * 9 + "and at last why")], flexible=1)
+    assert capsys.readouterr().out.splitlines()[1].endswith("and at last why")
+
+
+def test_an_output_that_is_shown_in_part_says_where_the_rest_is():
+    view = {"cron_name": "tick", "id": "a" * 32, "stdout_head": b"x" * 4096, "stdout_bytes": 4097}
+    assert left_out(view, "stdout", user=False) == f"… 1 byte more: journalctl -t tick CRTRD_RUN_ID={'a' * 32}"
+    assert left_out(view, "stdout", user=True).startswith("… 1 byte more: journalctl --user -t")
+    assert left_out({**view, "stdout_bytes": 4096}, "stdout", user=False) == left_out({}, "stderr", user=False) == ""
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        ({"result": "timeout", "duration_us": 2 * SECOND}, "timed out after 2s"),
+        ({"result": "signal", "signal": 9}, "was killed by signal 9"),
+        ({"result": "exit-code", "exit_code": 7}, "exited with status 7"),
+        ({"result": "start-failed", "reason": "no such file"}, "could not be started: no such file"),
+        ({"result": "oom-kill"}, "was killed: out of memory"), ({"result": "novel"}, "ended: novel"),
+    ],
+)
+def test_how_a_run_ended(view, said):
+    assert ending(view) == said
+
+
+def test_every_result_has_words():
+    assert {str(each) for each in Result} <= {*ENDS, "exit-code", "signal", "timeout", "start-failed"}
 
 
 def test_colours_only_where_they_are_wanted(monkeypatch, capsys):

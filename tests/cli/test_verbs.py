@@ -99,11 +99,10 @@ def test_list(cli):
     arm(cli)
     arm(cli, "other")
     cli.run("pause", "other", "--note", "not now")
-    next_in = " ".join(cli.out("list", "tick", "--no-legend").split()[2:-3])
     assert cli.out("list").splitlines() == [
-        "NAME   STATE   NEXT                   LAST  SCHEDULE",
-        f"other  paused  {'-':<21}  -     every 10s",
-        f"tick   active  {next_in:<21}  -     every 10s",
+        "NAME   STATE   NEXT  LAST  SCHEDULE",
+        "other  paused  -     -     every 10s",
+        "tick   active  due   -     every 10s",
         "",
         "2 crons listed.",
     ]
@@ -112,7 +111,10 @@ def test_list(cli):
     assert (crons[0]["next"], crons[0]["last_status"], crons[1]["next"]) == (None, None, "2025-12-01T12:00:00Z")
     assert [cron["name"] for cron in cli.json("list", "--state", "paused")] == ["other"]
     assert cli.out("list", "--json", "pretty").startswith('[\n  {\n    "id"')
-    assert cli.out("list", "none") == "No crons found.\n"
+    assert "cannot find cron 'none'" in cli.run("list", "none", "tick", status=4).stderr
+    assert [cron["name"] for cron in cli.json("list", "o*", "[t]ick")] == ["other", "tick"]
+    assert cli.out("list", "x*") == "No crons found.\n"
+    assert "active, paused, finished" in cli.run("list", "--state", "sleeping", status=2).stderr.replace("'", "")
     assert cli.out("list", "tick").endswith("\n\n1 cron listed.\n")
 
 
@@ -149,12 +151,35 @@ def test_acts(cli):
     arm(cli)
     assert cli.out("poke", "tick") == "Poked 1 held occurrence.\n"
     assert cli.json("poke", "tick") == {"poked": 1}
-    cli.run("skip", "tick")
-    cli.run("skip", "tick", "2026-12-01T02:00")
     assert "cannot use 'soon' as a time" in cli.run("skip", "tick", "soon", status=2).stderr
     assert cli.out("trigger", "tick", "--key", "k").startswith("accepted ")
     assert list(cli.json("trigger", "tick")) == ["disposition", "occurrence_id", "status"]
     cli.run("cancel", "tick", "--kill")
+    assert cli.json("list") == []
+
+
+def test_skip_says_what_it_does_and_can_be_undone(cli):
+    arm(cli)
+    noon, later = "Mon 2025-12-01 12:00:00 UTC", "Mon 2025-12-01 12:01:00 UTC"
+    assert cli.out("skip", "tick") == f"tick: will skip {noon}; next is {later}\n"
+    cli.run("skip", "tick", "2025-12-01T12:00")
+    assert cli.json("next", "tick", "-n", "1")[0]["instant"] == "2025-12-01T12:01:00Z"
+    assert f"skips={noon}\n" in cli.out("show", "tick")
+    assert cli.json("show", "tick")[0]["skips"] == ["2025-12-01T12:00:00Z"]
+    assert f"Skips: {noon}\n" in cli.out("status", "tick")
+    assert cli.out("skip", "tick", "--undo") == f"tick: next is {noon}\n"
+    assert cli.json("skip", "tick", "-q") == {}
+    assert cli.out("skip", "-q", "tick") == ""
+
+
+def test_patterns_stand_for_crons(cli):
+    for name in ("a-1", "a-2", "b"):
+        arm(cli, name)
+    cli.run("pause", "a-*")
+    assert [cron["state"] for cron in cli.json("list")] == ["paused", "paused", "active"]
+    cli.run("resume", "*")
+    assert "nothing fits 'c*'" in cli.run("cancel", "c*", status=4).stderr
+    assert cli.json("cancel", "a-?", "b") == {}
     assert cli.json("list") == []
 
 
@@ -175,7 +200,11 @@ def test_run_waits_and_exits_with_the_commands_status(cli):
     assert list(run)[: len(RUN_FIELDS)] == list(RUN_FIELDS)
     assert (run["target"], run["stdout_head"], run["stdout_head_base64"]) == ("x", "hello\n", "aGVsbG8K")
     assert (run["started_at"], run["duration_us"], run["signal"]) == ("2025-12-01T12:00:00Z", 60_000_000, None)
-    assert cli.out("run", "tick").startswith("Started tick: run ")
+    assert "tick exited with status 7" in done.stderr
+    assert cli.run("run", "tick", "--wait", "-q", status=7).stderr == ""
+    said = cli.out("run", "tick")
+    assert said.startswith("Started tick: run ")
+    assert len(said.split()[-1]) == 12
 
 
 def test_history(cli):

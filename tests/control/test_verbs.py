@@ -75,7 +75,9 @@ def test_refusals_have_their_code_and_change_nothing(desk, verb, given_, code):
 ARITY = {
     "arm": 1, "change": 2, "cancel": 2, "pause": 2, "resume": 1, "skip": 2, "poke": 1, "run": 2, "rerun": 1, "kill": 2,
     "trigger": 2, "backfill": 4, "next": 2, "calendar": 3, "explain": 2, "get_cron": 1, "get_run": 1,
-    "get_occurrence": 1, "list_crons": 3, "list_occurrences": 3, "list_runs": 3, "status": 0, "drain": 1, "reload": 0,
+    "get_occurrence": 1, "unskip": 2, "list_crons": 3, "list_occurrences": 3, "list_runs": 3, "status": 0,
+    "drain": 1, "reload": 0, "reexecute": 0,
+    "set_log_level": 1, "open_output": 1,
     "list_outbox": 3, "retry_delivery": 1, "discard_delivery": 1, "list_escalations": 3, "deliver_escalation": 1,
     "read_inbox": 3, "ack_inbox": 2, "metrics": 0,
 }
@@ -97,7 +99,7 @@ def test_the_arity_of_every_verb_is_known_here():
 @settings(
     max_examples=500, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 def test_whatever_is_passed_is_answered_exactly_once_and_nothing_raises(desk, data):
-    verb = data.draw(st.sampled_from(sorted(set(Control.VERBS) - {"reload"})))
+    verb = data.draw(st.sampled_from(sorted(set(Control.VERBS) - {"reload", "reexecute"})))
     given_ = tuple(data.draw(VALUES) for _ in range(ARITY[verb]))
     replies = desk.replies(verb, *given_)
     assert len(replies) == 1
@@ -255,3 +257,67 @@ def test_properties(desk):
     assert (shown["CronCount"], shown["ActiveCount"], shown["HeldCount"]) == (1, 0, 0)
     assert shown["NextWakeUSec"] == desk.ask("get_cron", "job")["next"]
     assert desk.control.call("status", (), ROOT, lambda _: None) is None
+
+
+# operating -------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_level_is_one_of_syslogs(desk):
+    found = []
+    desk.hooks.set_log_level = found.append
+    assert desk.ask("set_log_level", "warning") is None
+    assert desk.refused("set_log_level", "loud") is Code.INVALID_ARGUMENT
+    assert found == [4]
+
+
+def test_the_output_of_a_settled_run_is_its_heads_and_of_a_live_one_what_follow_gives(desk):
+    desk.arm()
+    run = desk.ask("run", "job", {})["runs"][0]
+    desk.hooks.follow = lambda run_id: 77 if run_id == run else None
+    assert desk.ask("open_output", run[:8]) == 77
+    desk.hooks.follow = lambda _: None
+    fd = desk.ask("open_output", run)
+    with open(fd, "rb") as file:
+        assert file.read() == b""
+    assert desk.refused("open_output", "f" * 32) is Code.NO_SUCH_RUN
+
+
+# instants as they are shown ------------------------------------------------------------------------------------------
+
+
+def test_what_is_skipped_is_no_instant_ahead_and_comes_back(desk):
+    desk.arm(**DAILY)
+    first, second = desk.ask("next", "job", 2)
+    assert desk.ask("skip", "job", 0) == first
+    assert desk.ask("skip", "job", first) == first
+    assert [event.kind for event in desk.said].count("cron.changed") == 1
+    view = desk.ask("get_cron", "job")
+    assert (view["next"], view["skips"], desk.ask("next", "job", 1)) == (second, [first], [second])
+    assert desk.store.queries.cron("job").next_at == first, "its row is still to be written"
+    assert desk.ask("explain", "job", first)["reason"] == "skip-requested"
+    assert desk.refused("unskip", "job", second) is Code.INVALID_STATE
+    desk.ask("unskip", "job", 0)
+    assert (desk.ask("next", "job", 1), desk.ask("get_cron", "job")["skips"]) == ([first], [])
+    assert desk.refused("unskip", "job", 0) is Code.INVALID_STATE
+
+
+def test_an_instant_is_found_by_the_second_that_is_shown(desk):
+    desk.arm(**DAILY, jitter="1h")
+    (upcoming,) = desk.ask("next", "job", 1)
+    shown = upcoming - upcoming % S
+    assert upcoming != shown
+    assert desk.ask("explain", "job", shown)["due"]
+    assert desk.ask("skip", "job", shown) == upcoming
+    assert desk.ask("get_cron", "job")["skips"] == [upcoming]
+    occurrence = desk.ask("run", "job", {})["occurrence"]
+    at = desk.ask("get_occurrence", occurrence)["instant"]
+    assert desk.ask("explain", "job", at - at % S)["id"] == occurrence
+
+
+def test_ids_in_details_find_what_they_name(desk):
+    desk.arm(**DAILY)
+    first = desk.ask("run", "job", {})["occurrence"]
+    detail = desk.ask("run", "job", {})["detail"]
+    (_, named, *_) = detail.split()
+    assert len(named) == 12
+    assert desk.ask("get_occurrence", named)["id"] == first

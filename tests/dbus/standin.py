@@ -28,6 +28,7 @@ class StandIn:
     hold: bool = False
     head: bytes = b"hello\n"
     exit_code: int = 0
+    level: str = "debug"
     later: Callable[[Callable[[], None]], None] | None = None
     """Where the end of a run is put; None: it ends at once."""
 
@@ -61,6 +62,20 @@ class StandIn:
         return {"Version": "1", "InstanceId": "i" * 32, "State": "running", "CronCount": len(self.crons),
                 "ActiveCount": 0, "HeldCount": 0, "OutboxPending": 0, "NextWakeUSec": NOON, "StartedUSec": NOON}
 
+    def log_level(self):
+        return self.level
+
+    def verb_set_log_level(self, level):
+        self.level = level
+
+    def verb_open_output(self, run):
+        if run not in self.runs:
+            raise RequestError(Code.NO_SUCH_RUN, "cannot open the output: no run has that id")
+        fd = os.memfd_create("output")
+        os.write(fd, self.head)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
     def subscribe(self, listener):
         self._listeners.append(listener)
 
@@ -93,7 +108,8 @@ class StandIn:
         self.crons[cron_id] = {
             "id": cron_id, "name": name, "state": "active", "paused_by": "", "note": "", "owner": 0,
             "schedule": list(definition.get("schedule", ())), "timezone": definition.get("timezone", "UTC"),
-            "next": NOON, "held": 0, "last_status": None, "last_run": None, "created_at": NOON, "changed_at": NOON,
+            "next": NOON, "skips": [], "held": 0, "last_status": None, "last_run": None, "created_at": NOON,
+            "changed_at": NOON,
             "failures": 0, "definition": {key: value for key, value in definition.items() if key != "name"},
         }
         self.announce("cron.armed", CRTRD_CRON_ID=cron_id, CRTRD_CRON=name)
@@ -122,7 +138,12 @@ class StandIn:
         self.find(name).update(state="active", paused_by="", note="", next=NOON)
 
     def verb_skip(self, name, usec):
-        self.find(name)["skipped"] = usec
+        cron = self.find(name)
+        cron["skips"] = sorted({*cron["skips"], usec or self.verb_next(name, 1)[0]})
+
+    def verb_unskip(self, name, usec):
+        cron = self.find(name)
+        cron["skips"] = [each for each in cron["skips"] if usec not in {0, each}]
 
     def verb_backfill(self, name, start, end, options):
         assert options == {}
@@ -184,8 +205,9 @@ class StandIn:
         self.runs[run]["signal"] = signal
 
     def verb_next(self, name, count):
-        self.find(name)
-        return [NOON + index * MINUTE for index in range(count)]
+        skips = self.find(name)["skips"]
+        ahead = (NOON + index * MINUTE for index in itertools.count())
+        return list(itertools.islice((each for each in ahead if each not in skips), count))
 
     def verb_calendar(self, definition, start, count):
         return [start + index * MINUTE for index in range(1, count + 1)]
@@ -201,6 +223,12 @@ class StandIn:
         if run not in self.runs:
             raise RequestError(Code.NO_SUCH_RUN, f"cannot find run {run!r}: no such run")
         return dict(self.runs[run])
+
+    def verb_get_occurrence(self, name):
+        found = [row for key, row in self.occurrences.items() if key.startswith(name)]
+        if len(found) != 1:
+            raise RequestError(Code.NO_SUCH_OCCURRENCE, f"cannot find occurrence {name!r}: no such occurrence")
+        return dict(found[0])
 
     def verb_list_crons(self, criteria, limit, cursor):
         return page(self.crons, criteria, limit, cursor)

@@ -40,10 +40,12 @@ def test_every_method_answers(world):
     assert len(occurrence) == 32
     calls = {
         "Change": ("sa{sv}", "tick", {"timeout": ("s", "5s")}), "Pause": ("ss", "tick", "why"),
-        "Resume": ("s", "tick"), "Skip": ("st", "tick", 0), "Poke": ("s", "tick"), "Kill": ("si", run_id, 15),
+        "Resume": ("s", "tick"), "Skip": ("st", "tick", 0), "Unskip": ("st", "tick", 0), "Poke": ("s", "tick"),
+        "Kill": ("si", run_id, 15),
         "Rerun": ("s", occurrence), "Backfill": ("stta{sv}", "tick", 1, NOON, {}), "Next": ("su", "tick", 3),
         "Calendar": ("a{sv}tu", {"schedule": ("as", ["@daily"])}, NOON, 2),
         "Explain": ("st", "tick", NOON), "GetCron": ("s", "tick"), "GetRun": ("s", run_id),
+        "GetOccurrence": ("s", occurrence),
         "ListCrons": ("a{sv}us", {}, 10, ""), "ListOccurrences": ("a{sv}us", {"cron": ("s", "tick")}, 10, ""),
         "ListRuns": ("a{sv}us", {"cron": ("s", "tick")}, 10, ""), "Trigger": ("sa{sv}", "tick", {}),
         "ListOutbox": ("a{sv}us", {}, 10, ""), "ListEscalations": ("a{sv}us", {}, 10, ""),
@@ -52,7 +54,7 @@ def test_every_method_answers(world):
         "Drain": ("b", True), "Reload": ("",), "Reexecute": ("",), "Cancel": ("sa{sv}", cron_id, {}),
     }
     answers = {member: world.call(member, *arguments) for member, arguments in calls.items()}
-    assert {"Arm", "Run", *calls} == {method.member.name for method in METHODS}
+    assert {"Arm", "Run", "OpenOutput", *calls} == {method.member.name for method in METHODS}
     assert answers["Poke"] == (1,)
     assert answers["Backfill"] == (3,)
     assert answers["Next"] == ([NOON, NOON + 60_000_000, NOON + 120_000_000],)

@@ -21,14 +21,15 @@ pytestmark = pytest.mark.bus
 
 CONTRACT = {
     "Arm": ("a{sv}", "so"), "Change": ("sa{sv}", ""), "Cancel": ("sa{sv}", ""), "Pause": ("ss", ""),
-    "Resume": ("s", ""), "Skip": ("st", ""), "Poke": ("s", "u"), "Run": ("sa{sv}", "sao"),
+    "Resume": ("s", ""), "Skip": ("st", ""), "Unskip": ("st", ""), "Poke": ("s", "u"), "Run": ("sa{sv}", "sao"),
     "Trigger": ("sa{sv}", "sss"), "Rerun": ("s", "s"), "Backfill": ("stta{sv}", "u"),
     "Kill": ("si", ""), "Next": ("su", "at"), "Calendar": ("a{sv}tu", "at"),
     "Explain": ("st", "a{sv}"), "GetCron": ("s", "o"), "GetRun": ("s", "a{sv}"),
     "ListCrons": ("a{sv}us", "aa{sv}s"), "ListOccurrences": ("a{sv}us", "aa{sv}s"), "ListRuns": ("a{sv}us", "aa{sv}s"),
-    "Backfill": ("stta{sv}", "u"), "ListOutbox": ("a{sv}us", "aa{sv}s"), "ListEscalations": ("a{sv}us", "aa{sv}s"),
+    "ListOutbox": ("a{sv}us", "aa{sv}s"), "ListEscalations": ("a{sv}us", "aa{sv}s"),
     "DeliverEscalation": ("s", ""), "ReadInbox": ("ssu", "aa{sv}s"), "AckInbox": ("ss", ""),
-    "RetryDelivery": ("s", ""), "DiscardDelivery": ("s", ""), "Drain": ("b", ""), "Reload": ("", ""), "Reexecute": ("", ""),
+    "OpenOutput": ("s", "h"), "GetOccurrence": ("s", "a{sv}"), "RetryDelivery": ("s", ""), "DiscardDelivery": ("s", ""),
+    "Drain": ("b", ""), "Reload": ("", ""), "Reexecute": ("", ""),
 }
 
 

@@ -244,13 +244,48 @@ def test_c51_a_disk_without_space_is_told_and_used_again_when_there_is_some(tmp_
     assert done.stdout.endswith("sound\n")
 
 
-def test_a_file_that_is_no_ledger_is_refused_and_kept(opened, tmp_path):
-    path = tmp_path / "junk.sqlite3"
+def overwritten(path):
     path.write_bytes(b"this is no database " * 500)
+
+
+def emptied(path):
+    path.write_bytes(b"")
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def torn(path):
+    """A page in the middle, and a log that says that the last life did not end in order."""
+    with path.open("r+b") as file:
+        file.seek(8192)
+        file.write(b"\xff" * 4096)
+    path.with_name(path.name + "-wal").write_bytes(b"\0" * 32)
+
+
+def headless(path):
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 500)
+
+
+@pytest.mark.parametrize("harm", [overwritten, emptied, cut, torn, headless])
+def test_a_damaged_ledger_is_set_aside_told_and_kept(opened, tmp_path, harm):
+    first = opened()
+    first.do(lambda session: session.put(PutCron(CRON)))
+    first.store.close()
+    path = first.store.path
+    assert not first.store.damage
+    harm(path)
     before = path.read_bytes()
-    with pytest.raises(LedgerError, match="cannot use ledger"):
-        opened(path)
-    assert path.read_bytes() == before
+    second = opened()
+    assert second.store.queries.cron("job") is None
+    (kept,) = [each for each in path.parent.glob("*.damaged-*") if not each.name.endswith(("-wal", "-shm"))]
+    assert kept.read_bytes() == before
+    assert str(kept) in second.store.damage
+    second.store.close()
+    assert not opened().store.damage
 
 
 def test_a_folder_in_the_place_of_the_ledger(opened, tmp_path):

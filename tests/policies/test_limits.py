@@ -7,8 +7,9 @@ import pytest
 
 from crtrd.config.resources import INFINITY, NAMES, Host, check, controllers, read_limit, scope_properties
 from crtrd.core import events
-from crtrd.core.occurrence import Output
+from crtrd.core.occurrence import Origin, Output, Phase, Run
 from crtrd.supervision.cgroup import Cgroups
+from crtrd.supervision.identity import Proof
 from tests.core.world import M, S
 from tests.supervision.conftest import Room
 
@@ -140,12 +141,38 @@ def test_without_a_counter_of_its_own_the_one_around_it_counts(counted, script, 
     assert room.end(plan.run_id).ending.oom is oom
 
 
-def test_a_limit_of_tasks_that_was_met(counted):
+@pytest.mark.parametrize(
+    ("own", "around", "hits"),
+    [
+        ({"pids_events": "max 7\n"}, "max 3\n", ("TasksMax",)), ({"pids_events": "max 0\n"}, "max 9\n", ()),
+        ({}, "max 9\n", ("TasksMax",)), ({}, "max 3\n", ()),
+    ],
+)
+def test_a_limit_of_tasks_that_was_met(counted, own, around, hits):
     room, unit = counted
-    plan = room.plan("sh", "-c", "exit 2")
-    counters(unit / f"run-{plan.run_id}", cgroup_procs="", pids_events="max 7\n")
+    counters(unit, pids_events="max 3\n")
+    plan = room.plan("sh", "-c", f"echo '{around}' > {unit}/pids.events; exit 2")
+    counters(unit / f"run-{plan.run_id}", cgroup_procs="", **own)
     room.go(plan)
-    assert room.end(plan.run_id).ending.hits == ("TasksMax",)
+    assert room.end(plan.run_id).ending.hits == hits
+
+
+def test_what_had_been_counted_before_an_adoption_is_not_this_runs(counted):
+    room, unit = counted
+    counters(unit, memory_events="oom 3\noom_kill 3\n")
+    plan = room.plan("sleep", "600")
+    counters(unit / f"run-{plan.run_id}", cgroup_procs="")
+    held = room.go(plan)
+    run = Run(plan.run_id, "o", "c", "job", "", 1, Origin.MANUAL, 0, Phase.RUNNING, out_of_band=True, fence=1,
+              created_at=0, identity=held.identity, cgroup=held.cgroup)
+    other = Room(Cgroups(str(unit.parent), "/unit"))
+    try:
+        assert other.supervisor.adopt(run, plan, {}) is Proof.ALIVE
+        os.kill(held.identity.pid, 9)
+        room.end(plan.run_id)
+        assert other.end(plan.run_id).ending.oom is False
+    finally:
+        other.close()
 
 
 def test_a_scope_is_not_ours_to_remove(tmp_path):

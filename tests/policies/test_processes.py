@@ -1,6 +1,7 @@
 """The policies with real processes under a whole daemon: overlap, pools, holding, rerun, self-cancel, failed starts."""
 
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -214,6 +215,39 @@ def test_c39_failed_starts_have_rows_that_say_why(crtrd, programs, program, reas
     assert (run["result"], run["exit_code"], run["signal"]) == ("start-failed", None, None)
     assert reason in run["reason"]
     assert statuses(crtrd, name) == [("failed", "start-failed")]
+
+
+def test_a_folder_that_is_gone_is_named(crtrd, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    crtrd.ctl("arm", "cwd", "--cwd", str(folder), "--", "true")
+    folder.rmdir()
+    crtrd.ctl("run", "cwd", "--wait", check=False)
+    (run,) = crtrd.json("runs", "cwd")
+    assert (run["result"], run["reason"]) == (
+        "start-failed", f"cannot start cwd: '{folder}': No such file or directory (ENOENT)")
+
+
+def test_c38_descriptors_run_out_and_come_back(tmp_path):
+    """No descriptor is left for a child's pipes: said, tried again, counted by nobody, and all run when it is over."""
+    with Instance(tmp_path / "home") as crtrd:
+        crtrd.start()
+        for number in range(4):
+            crtrd.ctl("arm", f"short-{number}", "--retries", "0", "--shell", "echo ran")
+        pid = crtrd.daemon.pid
+        limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")) + 2, limit[1]))
+        for number in range(4):
+            crtrd.ctl("run", f"short-{number}")
+        crtrd.wait_for(lambda: crtrd.rows("SELECT count(*) FROM runs WHERE result = 'start-failed'")[0][0] >= 4)
+        reasons = {row[0] for row in crtrd.rows("SELECT reason FROM runs WHERE result = 'start-failed'")}
+        assert all("EMFILE" in reason for reason in reasons), reasons
+        assert crtrd.rows("SELECT count(*) FROM runs WHERE pid IS NOT NULL") == [(0,)]
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
+        for number in range(4):
+            assert settled(crtrd, f"short-{number}", 1) == [("success", "")]
+            (cron,) = crtrd.json("list", f"short-{number}")
+            assert (cron["state"], cron["failures"]) == ("active", 0)
 
 
 @pytest.mark.parametrize("status", [126, 127])

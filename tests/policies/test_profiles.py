@@ -152,6 +152,31 @@ def test_an_invalid_one_fails_the_run_loudly_and_once(crtrd, text, said):
         crtrd.ctl("cancel", "bad")
 
 
+@pytest.mark.parametrize("what", ["folder", "dangling", "binary", "huge", "pipe"])
+def test_an_unreadable_one_fails_the_run(crtrd, what):
+    path = profile(crtrd, "unreadable", "user = 'games'\n")
+    crtrd.ctl("arm", "unreadable", "--profile", "unreadable", "--shell", "touch /tmp/never")
+    path.unlink()
+    try:
+        match what:
+            case "folder":
+                path.mkdir()
+            case "dangling":
+                path.symlink_to("/nonexistent")
+            case "binary":
+                path.write_bytes(b"user = '\xff'\n")
+            case "huge":
+                path.write_text("#" * (2 << 20))
+            case "pipe":
+                os.mkfifo(path)
+        run = last_run(crtrd, "unreadable")
+        assert (run["result"], run["pid"]) == ("start-failed", None)
+        assert "unreadable.toml" in run["reason"]
+    finally:
+        crtrd.ctl("cancel", "unreadable")
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

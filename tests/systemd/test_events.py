@@ -17,7 +17,7 @@ cron.run.unobserved cron.run.abandoned cron.capacity.deferred cron.failure.escal
 cron.recovered outbox.delivered outbox.retrying outbox.dead auth.denied
 """.split()
 OWN = {LOST, "bus.trouble", "cron.occurrence.late", "cron.profile.missing", "daemon.failed", "daemon.lease.lost",
-       "daemon.no_cgroups", "daemon.wake.failed", "ledger.available", "ledger.unavailable"}
+       "daemon.no_cgroups", "daemon.wake.failed", "ledger.available", "ledger.damaged", "ledger.unavailable"}
 """What became necessary beyond that list: troubles of the daemon and of what it stands on."""
 
 

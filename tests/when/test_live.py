@@ -7,6 +7,8 @@ import signal
 
 import pytest
 
+from crtrd.cli.client import Client, Refused, choose_bus
+from crtrd.cli.session import packed
 from tests.instance import Instance
 
 pytestmark = [pytest.mark.bus, pytest.mark.process]
@@ -27,6 +29,13 @@ def crtrd(tmp_path_factory):
         instance.crons.mkdir()
         instance.start()
         yield instance
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client(crtrd):
+    with Client(*choose_bus(crtrd.env, user=False)) as connected:
+        crtrd.client = connected
+        yield
 
 
 def names(crtrd):
@@ -193,6 +202,29 @@ def test_a_folder_is_read_by_the_rules_of_cron_d(crtrd, tmp_path):
     assert "# good-true-" in done.stdout
     assert "no.dots: cannot import it: cron does not read this file: its name" in done.stderr
     assert "open: cannot import it: cron does not read this file: others" in done.stderr
+
+
+# odd texts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("60 * * * *", "minute"), ("* 24 * * *", "hour"), ("* * 0 * *", "day of month"), ("* * * 13 *", "month"),
+        ("* * * * 8", "day of week"), ("*/0 * * * *", "minute"), ("10-5 * * * *", "minute"), ("* * * *", "day of week"),
+        ("", "minute"), ("1,, * * * *", "minute"), ("-1 * * * *", "minute"), ("1.5 * * * *", "minute"),
+        ("\u0663 * * * *", "minute"), ("*/61 * * * *", "minute"), ("," * 100_000, "schedule"),
+        ("0 0 30 2 *", "day of month"), ("0 0 31 4 *", "day of month"), ("0 0 31 2,4,6 *", "day of month"),
+        ("* * 31 11 *", "day of month"), ("fri-sun * * * *", "minute"), ("@often", "schedule"),
+    ],
+)
+def test_c10_c11_odd_schedules_are_refused_with_the_field(crtrd, text, field):
+    """Asked on the bus, so that nothing but the daemon judges; the answer is an error, never silence."""
+    with pytest.raises(Refused) as refused:
+        crtrd.client.call("Arm", "a{sv}", packed({"name": "odd-text", "command": ["true"], "schedule": [text]}))
+    assert refused.value.name == "InvalidDefinition"
+    assert f"{field}: " in str(refused.value)
+    assert "odd-text" not in {view["name"] for view in crtrd.client.call("ListCrons", "a{sv}us", {}, 100, "")[0]}
 
 
 # looking ---------------------------------------------------------------------------------------------------------

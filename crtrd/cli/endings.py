@@ -1,0 +1,56 @@
+"""How runs ended, in a word, in half a sentence, and where the rest of their output is. Views in, texts out."""
+
+from collections.abc import Mapping
+
+from crtrd.cli.words import span
+
+ENDS = {
+    "success": "succeeded", "oom-kill": "was killed: out of memory", "held": 'is held: its command said "not now"',
+    "canceled": "was canceled", "replaced": "gave way to a later one", "interrupted": "was interrupted",
+    "unobserved": "ended while nobody looked", "abandoned": "was given up", "None": "is running",
+}
+
+
+def result_of(run: Mapping[str, object]) -> str:
+    """The result of a run with its number: `exit-code 1`."""
+    result = str(run.get("result") or "running")
+    number = run.get("exit_code") if result == "exit-code" else run.get("signal") if result == "signal" else None
+    return f"{result} {number}" if number is not None else result
+
+
+def took(run: Mapping[str, object]) -> str:
+    duration = run.get("duration_us")
+    return span(duration) if isinstance(duration, int) and run.get("finished_at") else "-"
+
+
+def named(view: Mapping[str, object]) -> str:
+    """The run for people: its cron, and the target where it has one."""
+    return f"{view.get('cron_name')} ({view['target']})" if view.get("target") else str(view.get("cron_name"))
+
+
+def ending(view: Mapping[str, object]) -> str:
+    """How a run ended, as the rest of a sentence."""
+    result, duration = str(view.get("result")), view.get("duration_us")
+    reason = f": {view['reason']}" if view.get("reason") else ""
+    match result:
+        case "exit-code":
+            return f"exited with status {view.get('exit_code')}"
+        case "signal":
+            return f"was killed by signal {view.get('signal')}"
+        case "timeout":
+            return f"timed out after {span(duration)}" if isinstance(duration, int) else "timed out"
+        case "start-failed":
+            return f"could not be started{reason}"
+        case _:
+            return ENDS.get(result, f"ended: {result}") + reason
+
+
+def left_out(view: Mapping[str, object], name: str, *, user: bool) -> str:
+    """Where the rest of an output is that has more than its head; '' where there is none."""
+    head, total = view.get(f"{name}_head"), view.get(f"{name}_bytes")
+    missing = total - len(head) if isinstance(head, bytes) and isinstance(total, int) else 0
+    if missing <= 0:
+        return ""
+    journal = "journalctl --user" if user else "journalctl"
+    plural = "" if missing == 1 else "s"
+    return f"… {missing} byte{plural} more: {journal} -t {view.get('cron_name')} CRTRD_RUN_ID={view.get('id')}"

@@ -1,0 +1,132 @@
+"""`run`: an occurrence now, and with `--wait` its end: the output's head, how it ended, the command's exit status."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from crtrd.cli.endings import ending, left_out, named
+from crtrd.cli.fields import RUN_FIELDS
+from crtrd.cli.render import as_json
+from crtrd.cli.session import DONE, FAILED, Failure, Session, View, packed
+from crtrd.cli.words import short
+
+POLL_SECONDS = 3.0
+"""How long `run --wait` trusts in signals before it looks itself: a bus that was restarted sends none."""
+SIGNALLED = 128
+
+
+def build(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument("name", metavar="NAME", help=f"cron to {verb}, by name or id")
+    parser.add_argument("--wait", action="store_true", help="wait for the end, exit with its status")
+    parser.add_argument("--target", default="", metavar="TARGET", help="this target only")
+    parser.add_argument("--overlap", default="", metavar="WORD", help="for this one: skip, queue, replace, allow")
+
+
+def run(session: Session) -> int:
+    options, client = session.options, session.client
+    if options.wait:
+        client.subscribe()  # before the run exists, so that its end cannot be missed
+    given: dict[str, object] = {"target": options.target, "overlap": options.overlap}
+    occurrence, paths = client.call("Run", "sa{sv}", options.name, packed(given))
+    runs = [str(path).rpartition("/")[2] for path in paths] if isinstance(paths, list) else []
+    if options.wait:
+        return _wait(session, str(occurrence), runs)
+    mine = {} if runs else _occurrence(session, str(occurrence))
+    queued = mine.get("status") == "pending"
+    if session.out.json:
+        session.out.dump({"occurrence_id": occurrence or None, "runs": runs})
+    elif runs:
+        session.out.note(f"Started {options.name}: run {', '.join(map(short, runs))}")
+    elif queued:
+        session.out.note(f"Queued {options.name}, occurrence {short(occurrence)}: {mine.get('detail') or 'it waits'}")
+    else:
+        session.complain(f"Not started: {options.name} {_why(mine)}")
+    return DONE if runs or queued else FAILED
+
+
+def _occurrence(session: Session, occurrence: str) -> View:
+    (view,) = session.client.call("GetOccurrence", "s", occurrence)
+    return view if isinstance(view, dict) else {}
+
+
+def _why(occurrence: View) -> str:
+    words = f"is {occurrence.get('status') or 'nowhere'}"
+    words += f" ({occurrence['reason']})" if occurrence.get("reason") else ""
+    return f"{words}: {occurrence['detail']}" if occurrence.get("detail") else words
+
+
+def _wait(session: Session, occurrence: str, runs: list[str]) -> int:
+    try:
+        found = _await(session, occurrence, runs)
+    except KeyboardInterrupt:
+        what = f"run-info {short(runs[0])}" if runs else f"why {short(occurrence)}"
+        session.complain(f"{session.options.name} goes on; look with: crtrctl {what}")
+        raise
+    if session.out.json:
+        session.out.dump([as_json(view, RUN_FIELDS) for view in found])
+        return _status(found)
+    for view in found:
+        _print_output(session, view)
+        if not session.out.quiet and view.get("result") != "success":
+            session.complain(f"crtrctl: {named(view)} {ending(view)}")
+    return _status(found)
+
+
+def _await(session: Session, occurrence: str, runs: list[str]) -> list[View]:
+    """Until the occurrence is settled, or its command said "not now". Signals wake; the ledger decides."""
+    found = _ended(session, occurrence)
+    while found is None:
+        for member, body in session.client.signals(POLL_SECONDS):
+            if member == "OccurrenceSettled" and occurrence in body:
+                break
+            if member == "RunSettled" and body[-1] == "held" and set(runs) & set(map(str, body)):
+                break
+        found = _ended(session, occurrence)
+    return found
+
+
+def _print_output(session: Session, view: View) -> None:
+    for name in ("stdout", "stderr"):
+        head = view.get(f"{name}_head")
+        if isinstance(head, bytes):
+            session.out.head(head, to_error=name == "stderr")
+    sys.stdout.flush()
+    for name in ("stdout", "stderr"):
+        if left := left_out(view, name, user=session.options.user):
+            session.complain(f"{name}: {left}")
+
+
+def _ended(session: Session, occurrence: str) -> list[View] | None:
+    """The last run of each cell once the occurrence is over or held; None while it goes on."""
+    mine = _occurrence(session, occurrence)
+    if mine.get("status") in {"pending", "running"}:
+        return None
+    last: dict[str, View] = {}
+    for view in session.everything("ListRuns", {"occurrence_id": occurrence}):
+        target = str(view.get("target"))
+        if _attempt(view) >= _attempt(last.get(target, {})):
+            last[target] = view
+    if not last:
+        raise Failure(f"cannot run {session.options.name}: the occurrence {_why(mine)}")
+    return list(last.values())
+
+
+def _attempt(view: View) -> int:
+    attempt = view.get("attempt")
+    return attempt if isinstance(attempt, int) else 0
+
+
+def _status(found: Sequence[View]) -> int:
+    """The command's own exit status; of several cells the first that is not 0."""
+    for view in found:
+        code, number = view.get("exit_code"), view.get("signal")
+        if isinstance(code, int) and code:
+            return code
+        if isinstance(number, int) and number and not isinstance(code, int):
+            return SIGNALLED + number
+        if view.get("result") not in {"success", None} and not isinstance(code, int):
+            return FAILED
+    return DONE
+
+
+VERBS = {"run": run}

@@ -1,0 +1,64 @@
+"""A ledger file that is none any more: recognised without writing to it, and set aside under a name that tells when.
+
+Looked for at every start: an empty file, a foreign or cut one, a structure that SQLite refuses. Every page is read only
+where the last life did not end in order (its write-ahead log is still there) and the file is not too large for that.
+"""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from crtrd.loop.clock import Clock
+from crtrd.schedule.spans import format_instant
+
+MAGIC = b"SQLite format 3\0"
+CORRUPT, NOT_A_DATABASE = 11, 26  # sqlite3.h; Python has them from 3.11 on as constants of other names
+READ_WHOLE = 64 << 20
+"""Bytes up to which the whole file is read: a tenth of a second."""
+COMPANIONS = ("-wal", "-shm")
+
+
+def damage_of(path: Path) -> str:
+    """What is wrong with the file, '' where nothing is, or where there is none. Raises OSError."""
+    if not path.exists():
+        return ""
+    size, log = path.stat().st_size, path.with_name(path.name + "-wal")
+    unclean = log.exists() and log.stat().st_size > 0
+    if not size:
+        return "" if unclean else "it is empty"
+    with path.open("rb") as file:
+        head = file.read(100)
+    if not head.startswith(MAGIC):
+        return "it is no SQLite file"
+    page = int.from_bytes(head[16:18]) or 65536  # the value 1 stands for 65536, fileformat2.html
+    cut = not unclean and int.from_bytes(head[28:32]) * (65536 if page == 1 else page) > size
+    return "it is cut off" if cut else _look_inside(path, thorough=unclean and size <= READ_WHOLE)
+
+
+def _look_inside(path: Path, *, thorough: bool) -> str:
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as looking:
+            looking.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            found = looking.execute("PRAGMA quick_check(1)").fetchone()[0] if thorough else "ok"
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        return str(error) if code in {CORRUPT, NOT_A_DATABASE} else ""  # anything else is told where it is opened
+    return "" if found == "ok" else str(found)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename the file and what belongs to it; the new name. Raises OSError."""
+    stamp = format_instant(Clock().wall()).replace("-", "").replace(":", "").partition(".")[0].rstrip("Z")
+    target = path.with_name(f"{path.name}.damaged-{stamp}Z")
+    for companion in COMPANIONS:
+        beside = path.with_name(path.name + companion)
+        if beside.exists():
+            beside.rename(target.with_name(target.name + companion))
+    path.rename(target)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return target

@@ -1,0 +1,94 @@
+"""On a real systemd: escalations as a unit, units as sinks, mail to a real program, retries that sleep."""
+
+import json
+
+LEDGER = "/var/lib/crtrd/ledger.sqlite3"
+SENDMAIL = "#!/bin/sh\n{ echo \"argv: $*\"; cat; } >> /root/mailbox\n"
+
+
+def rows(machine, sql):
+    out = machine.run(["sqlite3", "-cmd", ".timeout 5000", "-json", "-readonly", LEDGER, sql]).stdout
+    return json.loads(out or "[]")
+
+
+def gone(machine):
+    return machine.unit("crtrd.service")["ActiveState"] == "inactive"
+
+
+def prepare(machine):
+    machine.write("/etc/crtrd/crtrd.toml", 'idle_grace = "1s"\n')
+    machine.run("systemctl stop crtrd.service; systemctl start crtrd.socket")
+
+
+def fail_for_good(machine, name="job"):
+    machine.run(["crtrctl", "arm", name, "--every", "2s", "--", "sh", "-c", "echo disk full >&2; exit 3"])
+    machine.wait_for(lambda: rows(machine, f"SELECT 1 FROM escalations WHERE cron_name = '{name}'"), 20)
+
+
+def test_an_escalation_is_a_unit_whose_default_is_inbox_and_mail(machine):
+    machine.write("/usr/sbin/sendmail", SENDMAIL)
+    machine.run("chmod +x /usr/sbin/sendmail")
+    prepare(machine)
+    fail_for_good(machine)
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM outbox WHERE kind = 'escalated' AND state = 'delivered'")
+                     == [{"1": 1}] * 2, 20)
+    (found,) = rows(machine, "SELECT id, state FROM escalations")
+    assert found["state"] == "told"
+    journal = machine.run("journalctl --no-pager -o short").stdout
+    assert f"Escalation {found['id']}" in journal
+    mail = machine.run("cat /root/mailbox").stdout
+    for text in ("argv: -i -t", "To: root", "crtrctl resume job", "disk full", "Content-Type: text/plain"):
+        assert text in mail
+    inbox = machine.run("crtrctl inbox").stdout
+    assert "job is paused by failure" in inbox
+    assert machine.run("crtrctl is-active job", check=False).returncode == 3
+    machine.wait_for(lambda: gone(machine), 15, "the idle exit")
+
+
+def test_an_override_takes_the_place_of_the_default(machine):
+    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
+                  "[Service]\nExecStart=\nExecStart=/bin/sh -c 'echo %i >> /root/paged'\n")
+    machine.run("systemctl daemon-reload")
+    prepare(machine)
+    fail_for_good(machine)
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE state = 'started'"), 20)
+    (found,) = rows(machine, "SELECT id FROM escalations")
+    assert machine.run("cat /root/paged").stdout == found["id"] + "\n"
+    assert rows(machine, "SELECT 1 FROM outbox WHERE kind = 'escalated'") == []
+
+
+def test_a_broken_override_is_recorded_and_the_default_is_done(machine):
+    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
+                  "[Service]\nExecStart=\nExecStart=/bin/false\n")
+    machine.run("systemctl daemon-reload")
+    prepare(machine)
+    fail_for_good(machine)
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE state = 'spawn-failed'"), 20)
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM outbox WHERE kind = 'escalated' AND state = 'delivered'"), 20)
+    assert machine.run("journalctl --no-pager -o cat CRTRD_EVENT=cron.escalation.spawn_failed").stdout
+    assert machine.run("crtrctl is-active job", check=False).returncode == 3
+
+
+def test_a_unit_as_a_sink_is_started(machine):
+    machine.write("/etc/systemd/system/told.service",
+                  "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo started >> /root/told'\n")
+    machine.run("systemctl daemon-reload")
+    prepare(machine)
+    machine.run(["crtrctl", "arm", "job", "--sink", "unit:told.service", "--on-failure", "continue", "--", "false"])
+    machine.run("crtrctl run job --wait", check=False)
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM outbox WHERE state = 'delivered'"), 15)
+    machine.wait_for(lambda: machine.run("cat /root/told", check=False).stdout == "started\n", 10)
+    machine.run(["crtrctl", "change", "job", "--sink", "unit:none.service"])
+    machine.run("crtrctl run job --wait", check=False)
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM outbox WHERE state = 'pending' AND attempts > 0"), 15)
+
+
+def test_a_retry_that_waits_lets_the_daemon_go_and_wakes_it(machine):
+    prepare(machine)
+    machine.run(["crtrctl", "arm", "job", "--sink", "webhook:http://127.0.0.1:9/x", "--on-failure", "continue", "--",
+                 "false"])
+    machine.run("crtrctl run job --wait", check=False)
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM queues WHERE failures = 1"), 15)
+    machine.wait_for(lambda: gone(machine), 10, "the idle exit")
+    assert "crtrd-wake.timer" in machine.run("systemctl list-timers --no-pager").stdout
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM queues WHERE failures >= 2"), 20, "the retry")
