@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 import time
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,9 +32,10 @@ class Room:
         hook = (lambda *told: self.lines.append(told)) if lines else None
         self.supervisor = Supervisor(self.reactor, cgroups, self.events.append, hook)
         self._serial = itertools.count(1)
+        self._own = uuid.uuid4().hex[:24]  # no stray of another test has these run ids in its environment
 
     def plan(self, *argv, **fields):
-        run_id = fields.pop("run_id", f"{next(self._serial):032x}")
+        run_id = fields.pop("run_id", f"{self._own}{next(self._serial):08x}")
         return replace(Plan(run_id, argv, (("PATH", PATH), ("CRTR_RUN_ID", run_id))), **fields)
 
     def until(self, condition, within=DEADLINE):

@@ -1,5 +1,6 @@
 """Stops: SIGTERM and SIGCONT, a grace that only gets shorter, SIGKILL; and who survives a leader (C23, C25)."""
 
+import contextlib
 import os
 import signal
 import time
@@ -28,6 +29,17 @@ def took(room, plan, since):
     ended = room.end(plan.run_id)
     assert isinstance(ended, RunEnded)
     return ended.ending, time.monotonic() - since
+
+
+@contextlib.contextmanager
+def ended_afterwards(pid):
+    """A process that its run leaves behind on purpose is ended here, whatever the test finds."""
+    try:
+        yield pid
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not is_alive(pid))
 
 
 def test_term_is_ignored_and_kill_comes_after_the_grace(room):
@@ -111,12 +123,10 @@ def test_survivors_of_the_group_are_killed_and_named(room):
 
 def test_survivors_are_kept_and_named(room):
     ending = room.run("sh", "-c", "sleep 604 & echo $!", survivors=Survivors.KEEP)
-    (text,) = ending.survivors
-    pid = int(text.split()[0])
-    assert pid == int(ending.stdout.head)
-    assert is_alive(pid)
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not is_alive(pid))
+    with ended_afterwards(int(ending.stdout.head)) as pid:
+        (text,) = ending.survivors
+        assert int(text.split()[0]) == pid
+        assert is_alive(pid)
 
 
 def test_a_stopped_run_keeps_nobody(room):
@@ -139,21 +149,17 @@ def test_setsid_escapee_without_a_cgroup_is_killed_at_a_stop(room):
 
 def test_a_holder_of_the_pipe_that_nobody_can_name_is_told(room):
     ending = room.run("sh", "-c", "(env -i setsid sleep 788 & echo $!); sleep 0.2")
-    assert ending.survivors == ("somebody holds its output: not reached",)
-    pid = int(ending.stdout.head)
-    assert is_alive(pid)
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not is_alive(pid))
+    with ended_afterwards(int(ending.stdout.head)) as pid:
+        assert ending.survivors == ("somebody holds its output: not reached",)
+        assert is_alive(pid)
 
 
 def test_an_escapee_out_of_reach_is_named(room):
     """C25: twice forked and in a session of its own, it holds the pipe and the run's id: named, not killed."""
     ending = room.run("sh", "-c", "(setsid sleep 779 & echo $!); sleep 0.2")
-    pid = int(ending.stdout.head)
-    assert [text for text in ending.survivors if text.startswith(f"{pid} (")] == [f"{pid} (sleep): not reached"]
-    assert is_alive(pid)
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not is_alive(pid))
+    with ended_afterwards(int(ending.stdout.head)) as pid:
+        assert [text for text in ending.survivors if text.startswith(f"{pid} (")] == [f"{pid} (sleep): not reached"]
+        assert is_alive(pid)
 
 
 # --- with a cgroup
