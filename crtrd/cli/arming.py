@@ -77,7 +77,7 @@ def settle(options: argparse.Namespace) -> None:
 
 def arm(session: Session) -> int:
     options = session.options
-    definition = _from_file(options.file) if options.file else {}
+    definition = from_file(options.file) if options.file else {}
     definition.update(_from_flags(options, fresh=True))
     if options.name:
         definition["name"] = options.name
@@ -172,7 +172,7 @@ def _pair(key: Key, text: str) -> tuple[str, str]:
     raise Failure(f"cannot use {key.flag} {text}: write NAME=VALUE", USAGE)
 
 
-def _from_file(file: str) -> dict[str, object]:
+def from_file(file: str) -> dict[str, object]:
     """The [cron] table of a cron file, named after the file."""
     path = Path(file)
     try:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from jeepney import DBusAddress, HeaderFields, MessageFlag, MessageType, Parser, new_method_call
 from jeepney.auth import BEGIN, AuthenticationError, Authenticator
 from jeepney.bus import get_bus
+from jeepney.fds import FileDescriptor
 from jeepney.low_level import Message
 
 from crtrd import names
@@ -20,6 +21,9 @@ from crtrd import names
 CONNECT_SECONDS = 5.0
 CALL_SECONDS = 60.0
 """Longer than the bus gives an activated service to appear (25 s), so that its own error comes first."""
+PROMPT_SECONDS = 200.0
+"""Where a password may be asked for: longer than the daemon waits for polkit."""
+DESCRIPTORS = 8
 
 DBUS = "org.freedesktop.DBus"
 PROPERTIES = "org.freedesktop.DBus.Properties"
@@ -66,8 +70,10 @@ def plain(signature: str, value: object) -> object:
 class Client:
     """One connection. Closes itself with `with`."""
 
-    def __init__(self, address: str, called: str) -> None:
+    def __init__(self, address: str, called: str, *, interactive: bool = False) -> None:
         self._called = called
+        self._flags = MessageFlag.allow_interactive_authorization if interactive else MessageFlag(0)
+        self._patience = PROMPT_SECONDS if interactive else CALL_SECONDS
         self._serial = 0
         self._parser = Parser()
         self._signals: deque[Signal] = deque()
@@ -90,11 +96,22 @@ class Client:
         address = DBusAddress(names.BUS_PATH, names.BUS_NAME, names.MANAGER_INTERFACE)
         return self._ask(new_method_call(address, member, signature or None, body))
 
+    def open_output(self, run: str) -> int:
+        """The output of a run; the descriptor is the caller's."""
+        (output,) = self.call("OpenOutput", "s", run)
+        if not isinstance(output, FileDescriptor):
+            raise Refused("Failed", "cannot read the output: the bus passes no descriptors")
+        return int(output.to_raw_fd())
+
     def properties(self, path: str, interface: str) -> dict[str, object]:
         """All properties of one of our interfaces."""
         address = DBusAddress(path, names.BUS_NAME, PROPERTIES)
         (values,) = self._ask(new_method_call(address, "GetAll", "s", (interface,)))
         return values if isinstance(values, dict) else {}
+
+    def set_property(self, path: str, interface: str, name: str, text: str) -> None:
+        address = DBusAddress(path, names.BUS_NAME, PROPERTIES)
+        self._ask(new_method_call(address, "Set", "ssv", (interface, name, ("s", text))))
 
     def subscribe(self) -> None:
         """From here on the Manager's signals are kept for `signals`."""
@@ -116,9 +133,9 @@ class Client:
     def _ask(self, message: Message) -> tuple[object, ...]:
         self._serial += 1
         serial = self._serial
-        message.header.flags = MessageFlag.allow_interactive_authorization
+        message.header.flags = self._flags
         try:
-            self._socket.settimeout(CALL_SECONDS)
+            self._socket.settimeout(self._patience)
             self._socket.sendall(message.serialise(serial=serial))
         except OSError as error:
             raise Unreachable(self._lost(os.strerror(error.errno or 0))) from error
@@ -126,9 +143,9 @@ class Client:
             text = f"cannot send {error.object[:40]!a}: it is not valid UTF-8"
             raise Refused("InvalidArgs", text) from error
         while True:
-            reply = self._receive(CALL_SECONDS)
+            reply = self._receive(self._patience)
             if reply is None:
-                raise Unreachable(self._lost(f"no answer in {CALL_SECONDS:.0f} seconds"))
+                raise Unreachable(self._lost(f"no answer in {self._patience:.0f} seconds"))
             if reply.header.fields.get(HeaderFields.reply_serial) == serial:
                 return self._unwrap(reply)
             self._keep(reply)
@@ -158,12 +175,12 @@ class Client:
             if not select.select([self._socket], [], [], seconds)[0]:
                 return None
             try:
-                data = self._socket.recv(1 << 16)
+                data, fds, _, _ = socket.recv_fds(self._socket, 1 << 16, DESCRIPTORS)
             except OSError as error:
                 raise Unreachable(self._lost(os.strerror(error.errno or 0))) from error
             if not data:
                 raise Unreachable(self._lost("the bus closed the connection"))
-            self._parser.add_data(data)
+            self._parser.add_data(data, [FileDescriptor(fd) for fd in fds])
         return message
 
 
@@ -189,7 +206,7 @@ def _connect(address: str) -> socket.socket:
     try:
         connection.settimeout(CONNECT_SECONDS)
         connection.connect(get_bus(address))
-        authenticator = Authenticator()
+        authenticator = Authenticator(enable_fds=True)
         for data in authenticator:
             connection.sendall(data)
             received = connection.recv(1024)

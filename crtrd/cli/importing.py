@@ -21,7 +21,7 @@ from crtrd.errors import ConfigError, ScheduleError
 
 INSTANCE = object()
 """What a bare `--user` gives, as with `arm`: the user's own instance. `--user NAME` is whose crontab it is."""
-SYSTEM_FILES = "cron.d"
+SYSTEM_FILES, SYSTEM_CRONTAB = "cron.d", Path("/etc/crontab")
 MOST_SHOWN = 20
 
 
@@ -68,6 +68,7 @@ def take(session: Session) -> int:
                 session.complain(f"{where}: cannot import {what}: {line.reason}")
             else:
                 found.append(line)
+                _doubt(session, path, line)
     if options.verify:
         return _compare(session, found) or (FAILED if refused and not options.partial else DONE)
     if options.dry_run:
@@ -78,6 +79,14 @@ def take(session: Session) -> int:
         raise Failure(f"cannot import {options.file}: {lines} refused, so nothing was armed (--partial takes the rest)")
     _arm(session, found)
     return DONE
+
+
+def _doubt(session: Session, path: Path, line: Imported) -> None:
+    """A user column that was read as the command's first word."""
+    first = line.entry.command.split(maxsplit=1)[0]
+    if not line.entry.user and _account(first) and " " in line.entry.command.strip():
+        where = f"{path}:{line.number}"
+        session.complain(f"{where}: its command begins with {first}, an account: is --system-format missing?")
 
 
 def _paths(path: Path) -> Iterator[Path]:
@@ -99,7 +108,8 @@ def _read(session: Session, path: Path) -> Iterator[Imported | Refusal]:
         text = path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}") from error
-    system = options.system_format or path.parent.name == SYSTEM_FILES or path.parent == Path(options.file)
+    system = options.system_format or path == SYSTEM_CRONTAB or path.parent.name == SYSTEM_FILES
+    system = system or path.parent == Path(options.file)
     user = options.key_user or pwd.getpwuid(os.getuid()).pw_name
     yield from import_crontab(
         text, origin=path.name if system else user, user=user, system=system, timezone=host_zone(), account=_account)

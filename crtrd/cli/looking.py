@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from crtrd import names
 from crtrd.cli.endings import ending, result_of, took
 from crtrd.cli.fields import LIST_FIELDS, RUN_FIELDS, TIMES
+from crtrd.cli.logs import last_lines
 from crtrd.cli.render import as_json
 from crtrd.cli.session import DONE, FAILED, NOT_ACTIVE, NOT_FOUND, Failure, Session, View
 from crtrd.cli.words import calendar_time, harmless, relative, short
@@ -208,6 +209,8 @@ def _print_cron(session: Session, view: View, runs: list[View]) -> None:
         rows = [(short(run.get("id")), *([str(run.get("target"))] if aimed else []),
                  relative(_instant(run.get("started_at")), now), result_of(run), took(run)) for run in runs]
         out.table(("RUN", *(["TARGET"] if aimed else []), "STARTED", "RESULT", "TOOK"), rows, flexible=1)
+    for index, said in enumerate(last_lines(session, str(view["id"]))):
+        out.line(("\n" if index == 0 else "") + harmless(said))
 
 
 def _plans(view: View, now: int) -> list[tuple[str, str]]:

@@ -31,6 +31,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("is-active", "looking", "NAME…", "exit 0 if active, 3 if not"),
         Verb("is-failed", "looking", "NAME…", "exit 0 if the last occurrence failed"),
         Verb("arm", "arming", "NAME [OPTION…] -- COMMAND…", "store a cron; or: arm --file FILE"),
+        Verb("edit", "editing", "NAME", "edit a cron in $EDITOR"),
         Verb("change", "arming", "NAME OPTION… [-- COMMAND…]", "edit a cron"),
         Verb("cancel", "acting", "NAME…", "remove crons"),
         Verb("import", "importing", "CRONTAB", "the lines of a crontab(5) as crons"),
@@ -52,6 +53,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("occurrences", "history", "NAME", "what was owed and what became of it"),
         Verb("runs", "history", "[NAME]", "every attempt"),
         Verb("run-info", "history", "RUN", "one run with its output"),
+        Verb("logs", "logs", "RUN|NAME", "what it said, out of the journal"),
         Verb("why", "history", "NAME INSTANT", "why it ran or not, will or will not"),
         Verb("next", "preview", "NAME", "the instants to come"),
         Verb("calendar", "preview", "SCHEDULE…", "instants of a schedule, needs no daemon"),
@@ -63,6 +65,9 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
     ("The daemon", (
         Verb("drain", "operating", "", "start nothing more until undrain"),
         Verb("undrain", "operating", "", "go on starting"),
+        Verb("log-level", "operating", "[LEVEL]", "show or set what is told"),
+        Verb("version", "operating", "", "of this command and of the daemon"),
+        Verb("doctor", "checking", "", "check the installation"),
         Verb("daemon-reload", "operating", "", "read the configuration again"),
         Verb("daemon-reexec", "operating", "", "execute the daemon anew, with its runs"),
     )),
@@ -71,6 +76,8 @@ VERBS = {verb.name: verb for _, verbs in GROUPS for verb in verbs}
 
 OWN_USER = frozenset({"arm", "change", "import"})
 """Verbs whose --user takes a name too; without one it means the instance, as everywhere."""
+PAGED = frozenset({"list", "status", "show", "cat", "occurrences", "runs", "run-info", "next", "calendar", "inbox",
+                   "outbox", "escalations"})
 JSON_MODES = ("off", "short", "pretty")
 STATUSES = {
     "NoSuchCron": NOT_FOUND, "NoSuchRun": NOT_FOUND, "NoSuchOccurrence": NOT_FOUND, "AccessDenied": NOT_AUTHORISED,
@@ -83,6 +90,9 @@ class Parser(argparse.ArgumentParser):
     """argparse, with our way of saying what is wrong."""
 
     def error(self, message: str) -> NoReturn:
+        unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0].split("=")[0]
+        if unknown.startswith("--"):
+            message += _meant(unknown, (option for action in self._actions for option in action.option_strings))
         raise Failure(f"cannot understand the command: {message}\nTry '{self.prog} --help'.", USAGE)
 
 
@@ -124,15 +134,20 @@ def _run(arguments: list[str]) -> int:
         module.settle(options)
     elif command is not None:
         raise Failure(f"cannot {verb}: nothing may follow --", USAGE)
-    return _perform(module.VERBS[verb], options)
+    return _perform(verb, module.VERBS[verb], options)
 
 
-def _perform(action: Callable[[Session], int], options: argparse.Namespace) -> int:
+def _perform(verb: str, action: Callable[[Session], int], options: argparse.Namespace) -> int:
     from crtrd.cli.client import Refused, Unreachable  # noqa: PLC0415  # jeepney, which no usage error should pay for
 
     session = Session(options)
     try:
-        return action(session)
+        if verb not in PAGED or options.no_pager:
+            return action(session)
+        from crtrd.cli.pager import paged  # noqa: PLC0415
+
+        with paged():
+            return action(session)
     except Refused as refusal:
         text = str(refusal)
         if refusal.name == "NoSuchCron" and isinstance(getattr(options, "name", None), str | list):
@@ -202,7 +217,8 @@ def _parser(verb: Verb) -> Parser:
     common.add_argument("--system", dest="user", action="store_false", help="the system's instance (default)")
     common.add_argument("--json", choices=JSON_MODES, default="off", help="print JSON")
     common.add_argument("--no-legend", action="store_true", help="no header, no totals")
-    common.add_argument("--no-pager", action="store_true", help="as in systemctl; there is no pager")
+    common.add_argument("--no-pager", action="store_true", help="print straight to the terminal")
+    common.add_argument("--no-ask-password", action="store_true", help="ask for no password")
     common.add_argument("-q", "--quiet", action="store_true", help="say nothing but the answer itself")
     return parser
 

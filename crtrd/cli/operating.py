@@ -1,16 +1,18 @@
-"""`drain`, `undrain`, `daemon-reload`, `daemon-reexec`: the daemon as a whole."""
+"""`drain`, `undrain`, `daemon-reload`, `daemon-reexec`, `log-level`, `version`: the daemon as a whole."""
 
 import argparse
 import time
 
-from crtrd import names
+from crtrd import __version__, names
 from crtrd.cli.session import DONE, Failure, Session
+from crtrd.cli.words import harmless
 
 REEXEC_SECONDS, PAUSE = 30.0, 0.05
 
 
 def build(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Nothing to add."""
+    if verb == "log-level":
+        parser.add_argument("level", nargs="?", metavar="LEVEL", help="debug, info, notice, warning, err, …")
 
 
 def drain(session: Session) -> int:
@@ -49,4 +51,28 @@ def _instance(session: Session) -> object:
     return session.client.properties(names.BUS_PATH, names.MANAGER_INTERFACE)["InstanceId"]
 
 
-VERBS = {"drain": drain, "undrain": undrain, "daemon-reload": reload, "daemon-reexec": reexecute}
+def log_level(session: Session) -> int:
+    """Show it, or leave out events that are less urgent until the daemon ends."""
+    if session.options.level:
+        session.client.set_property(names.LOG_PATH, names.LOG_INTERFACE, "LogLevel", session.options.level)
+        return DONE
+    level = session.client.properties(names.LOG_PATH, names.LOG_INTERFACE).get("LogLevel")
+    if session.out.json:
+        session.out.dump({"log_level": level})
+    else:
+        session.out.line(harmless(str(level)))
+    return DONE
+
+
+def version(session: Session) -> int:
+    """Of this command, and of the daemon that answers."""
+    daemon = session.client.properties(names.BUS_PATH, names.MANAGER_INTERFACE).get("Version")
+    if session.out.json:
+        session.out.dump({"crtrctl": __version__, "crtrd": daemon})
+    else:
+        session.out.line(f"crtrctl {__version__}\ncrtrd {harmless(str(daemon))}")
+    return DONE
+
+
+VERBS = {"drain": drain, "undrain": undrain, "log-level": log_level, "version": version, "daemon-reload": reload,
+         "daemon-reexec": reexecute}

@@ -57,6 +57,7 @@ def _why(occurrence: View) -> str:
 
 def _wait(session: Session, occurrence: str, runs: list[str]) -> int:
     try:
+        heard = runs[0] if len(runs) == 1 and _stream(session, runs[0]) else ""
         found = _await(session, occurrence, runs)
     except KeyboardInterrupt:
         what = f"run-info {short(runs[0])}" if runs else f"why {short(occurrence)}"
@@ -66,10 +67,27 @@ def _wait(session: Session, occurrence: str, runs: list[str]) -> int:
         session.out.dump([as_json(view, RUN_FIELDS) for view in found])
         return _status(found)
     for view in found:
-        _print_output(session, view)
+        if view.get("id") != heard:
+            _print_output(session, view)
         if not session.out.quiet and view.get("result") != "success":
             session.complain(f"crtrctl: {named(view)} {ending(view)}")
     return _status(found)
+
+
+def _stream(session: Session, run: str) -> bool:
+    """On a terminal: print what the run says while it says it, until its end. False where that cannot be."""
+    from crtrd.cli.client import Refused  # noqa: PLC0415 - the manual pages are made without a bus library
+
+    if session.out.json or not session.out.tty:
+        return False
+    try:
+        fd = session.client.open_output(run)
+    except Refused:
+        return False
+    with open(fd, "rb", buffering=0) as output:
+        while data := output.read(1 << 16):
+            session.out.head(data)
+    return True
 
 
 def _await(session: Session, occurrence: str, runs: list[str]) -> list[View]:

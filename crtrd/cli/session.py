@@ -7,10 +7,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from crtrd.cli import agent
 from crtrd.cli.render import Terminal
 from crtrd.cli.words import harmless
 
 if TYPE_CHECKING:
+    import subprocess
+
     from crtrd.cli.client import Client
 
 DONE, FAILED, USAGE, NOT_ACTIVE, NOT_FOUND, NOT_AUTHORISED, UNREACHABLE = range(7)
@@ -33,16 +36,21 @@ class Session:
         self.out = Terminal(json_mode=options.json, legend=not options.no_legend, quiet=options.quiet)
         self.now = time.time_ns() // 1000  # noqa: TID251  # a command line has no clock room: one look, here
         self._client: Client | None = None
+        self._agent: subprocess.Popen[bytes] | None = None
 
     @property
     def client(self) -> "Client":
         if self._client is None:
             from crtrd.cli.client import Client, choose_bus  # noqa: PLC0415  # jeepney, which not every verb needs
 
-            self._client = Client(*choose_bus(os.environ, user=self.options.user))
+            interactive = not (self.options.no_ask_password or self.options.user)
+            if interactive:
+                self._agent = agent.start()
+            self._client = Client(*choose_bus(os.environ, user=self.options.user), interactive=interactive)
         return self._client
 
     def close(self) -> None:
+        agent.stop(self._agent)
         if self._client is not None:
             self._client.__exit__()
 

@@ -349,6 +349,8 @@ class Control:
         reply(None)
 
     def _reload(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        if self.hooks.stage() is Stage.STOPPING:
+            raise RequestError(Code.SHUTTING_DOWN, "cannot reload: crtrd is stopping")
         self.hooks.reload(_empty(reply))
 
     def _reexecute(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:

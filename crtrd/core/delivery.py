@@ -25,7 +25,7 @@ OLDEST_PING = HOUR
 LONGEST_ASKED = 24 * HOUR
 """The most that a receiver's Retry-After may ask for."""
 AT_ONCE = 8
-"""Attempts under way at the same time, all queues together."""
+"""Attempts under way at the same time that may wait for others, all queues together; local sinks need no place."""
 LIVES = 3
 """How often an attempt may end with the daemon before its row waits like a failed one: it may be what kills it."""
 

@@ -19,17 +19,21 @@ from crtrd.core.effects import Announce, Answer, Deliver, Effect, PutDelivery, P
 from crtrd.core.events import DeliveryDiscardRequested, DeliveryEnded, DeliveryRetryRequested
 from crtrd.core.facts import Facts
 from crtrd.core.occurrence import derive_id
-from crtrd.core.sinks import parse
+from crtrd.core.sinks import is_local, parse
 from crtrd.errors import Code, RequestError
 from crtrd.schedule.spans import format_span
 
-OPEN = frozenset({DeliveryState.PENDING, DeliveryState.SENDING})
+QUEUES_A_TURN = 200
 
 
 def deliver_due(now: int, facts: Facts) -> Iterator[Effect]:
     """Begin an attempt in every queue that is free and has something due. Recorded before it is made."""
-    free = AT_ONCE - facts.sending_count()
-    for row in facts.deliveries_due(now, free) if free > 0 else ():
+    free = AT_ONCE - sum(not is_local(row.sink) for row in facts.sending())
+    for row in facts.deliveries_due(now, QUEUES_A_TURN):
+        if not is_local(row.sink):
+            if free <= 0:
+                continue
+            free -= 1
         sending = replace(row, state=DeliveryState.SENDING, attempts=row.attempts + 1)
         yield PutDelivery(sending)
         yield Deliver(sending)

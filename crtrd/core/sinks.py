@@ -90,6 +90,11 @@ def _url_fault(text: str) -> str:
     return ""
 
 
+def is_local(text: str) -> bool:
+    """Waits for nobody but the disk."""
+    return text.partition(":")[0] in {SinkKind.INBOX, SinkKind.JOURNAL}
+
+
 def secret_of(url: str) -> str:
     """The name of the secret that signs, '' where none is named. It is never sent."""
     found = SECRET.fullmatch(url.partition("#")[2])

@@ -37,9 +37,15 @@ class HostFiles:
         self._timer = self._reactor.later(0, lambda: None)
 
     def begin(self) -> None:
-        """Hand in what changed while no daemon looked."""
-        self._mark = host_mark(self._places)
+        """Hand in what changed while no daemon looked: after the first batch, which may have somebody waiting.
+
+        What that batch serves is served by the files as they are now; only what is planned for later can be stale.
+        """
         self._use_host()
+        self._reactor.soon(self._compare)
+
+    def _compare(self) -> None:
+        self._mark = host_mark(self._places)
         if self._recall(host.MARK) != self._mark:
             self._engine.post(HostChanged(self._reactor.clock.wall(), self._mark))
         if self._recall(files.MARK) != mark_of(self._places, host_zone()):

@@ -147,7 +147,7 @@ class OutboxRow(Model):
     kind = TextField()
     sink = TextField()
     queue = TextField()
-    message = TextField()
+    message = BlobField()
     created_at = IntegerField()
     next_attempt_at = IntegerField()
     state = TextField()

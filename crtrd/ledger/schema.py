@@ -80,7 +80,7 @@ STEP_4 = (
     """CREATE TABLE outbox (
         serial INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, cron_id TEXT NOT NULL,
         cron_name TEXT NOT NULL, owner INTEGER NOT NULL, occurrence_id TEXT NOT NULL, run_id TEXT NOT NULL,
-        target TEXT NOT NULL, kind TEXT NOT NULL, sink TEXT NOT NULL, queue TEXT NOT NULL, message TEXT NOT NULL,
+        target TEXT NOT NULL, kind TEXT NOT NULL, sink TEXT NOT NULL, queue TEXT NOT NULL, message BLOB NOT NULL,
         created_at INTEGER NOT NULL, next_attempt_at INTEGER NOT NULL, state TEXT NOT NULL, attempts INTEGER NOT NULL,
         last_error TEXT NOT NULL, settled_at INTEGER, sha256 TEXT NOT NULL
     ) STRICT""",

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,8 @@ from crtrd.core.delivery import OLDEST, Outcome, wait
 from crtrd.core.disposition import Case, Kind, judge
 from crtrd.core.effects import Deliver
 from crtrd.core.occurrence import Output, Result
-from tests.core.world import H, M, S, kinds
+from crtrd.ledger.retention import Keep
+from tests.core.world import D, H, M, S, kinds
 
 KEEP_GOING = {"on_failure": OnFailure.CONTINUE}
 
@@ -45,7 +47,7 @@ def answer(world, acts, outcome=Outcome.TAKEN, error="", retry_after=0):
 
 def outbox(world):
     sql = "SELECT kind, state, attempts, run_id, message FROM outbox ORDER BY serial"
-    return list(world.database.execute_sql(sql))
+    return [(*row[:4], zlib.decompress(row[4]).decode()) for row in world.database.execute_sql(sql)]
 
 
 def told(world):
@@ -358,3 +360,32 @@ def test_a_run_names_who_took_its_output(world):
 def test_no_attempt_begins_while_leaving(world):
     world.limits = replace(world.limits, deliver=False)
     assert kinds(failing(world), Deliver) == []
+
+
+def test_sinks_that_hang_leave_the_inbox_its_place(world):
+    hooks = tuple(f"exec:hang {n}" for n in range(12))
+    acts = failing(world, sinks=(*hooks, "inbox", "journal"))
+    begun = [act.delivery.sink for act in kinds(acts, Deliver)]
+    assert begun == [*hooks[:8], "inbox", "journal"]
+    acts = answer(world, [act for act in acts if isinstance(act, Deliver)][:1], Outcome.FAILED)
+    assert [act.delivery.sink for act in kinds(acts, Deliver)] == [hooks[8]]
+
+
+def test_retention_forgets_what_is_settled_and_keeps_what_is_not(world):
+    acts = failing(world, count=3)
+    acts = answer(world, acts)
+    answer(world, acts, Outcome.REFUSED, "no")
+    keep = Keep(D, 10 * D, 1000)
+    assert [row[1] for row in outbox(world)] == ["delivered", "dead", "sending"]
+    world.session.prune(keep, world.now + 2 * D)
+    assert [row[1] for row in outbox(world)] == ["dead", "sending"]
+    world.session.prune(keep, world.now + 20 * D)
+    assert [row[1] for row in outbox(world)] == ["sending"]
+
+
+def test_a_megabyte_of_zeroes_is_a_small_row(world):
+    """C34: less than 10 KiB for a run, its head in it twice."""
+    world.arm(schedule=("every 1m",), on_output=OnOutput.ALWAYS)
+    once(world, b"\0" * 4096)
+    (size,) = world.database.execute_sql("SELECT length(message) FROM outbox").fetchone()
+    assert size < 2048

@@ -180,6 +180,15 @@ def test_an_import_is_whole_or_not_at_all(crtrd, tmp_path):
     assert len(names(crtrd)) == len(before) + 2
 
 
+def test_a_user_column_without_its_option_is_pointed_out(crtrd, tmp_path):
+    (tmp_path / "tab").write_text(f"0 1 * * * {ME} true\n0 2 * * * true {ME}\n")
+    said = crtrd.ctl("import", str(tmp_path / "tab"), "--dry-run").stderr
+    assert said.splitlines() == [
+        f"{tmp_path}/tab:1: its command begins with {ME}, an account: is --system-format missing?"]
+    shown = crtrd.json("import", str(tmp_path / "tab"), "--dry-run", "--system-format", "--partial")
+    assert [(each["user"], each["shell"]) for each in shown] == [(ME, "true")]
+
+
 def test_verify_prints_differences_only(crtrd, tmp_path):
     tab = tmp_path / "tab"
     tab.write_text("CRON_TZ=Europe/Berlin\n30 2 * * * one\n*/20 2 * * * two\n@reboot three\n")
