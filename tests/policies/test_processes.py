@@ -68,6 +68,20 @@ def test_c21_queue_one_starts_exactly_one_more_directly_after(crtrd, tmp_path):
     assert first["finished_at"] <= second["started_at"]
 
 
+def test_c21_queue_one_over_a_kill_of_the_daemon(crtrd, tmp_path):
+    log = tmp_path / "log"
+    crtrd.ctl("arm", "killed", "--overlap", "queue", "--on-failure", "continue", *counting(log, 1.5))
+    for _ in range(3):
+        crtrd.ctl("run", "killed", check=False)
+    crtrd.wait_for(lambda: log.exists() and log.read_text().count("start") == 1)
+    crtrd.kill()
+    crtrd.start()
+    rows = settled(crtrd, "killed", 3)
+    assert sorted(rows)[0] == ("skipped", "queue-full")
+    assert {status for status, _ in rows} <= {"skipped", "success", "unobserved"}  # before 6.15 no kernel tells
+    assert (log.read_text().count("start"), at_once(log)) == (2, 1)
+
+
 def test_c21_replace_ends_the_old_one_before_the_new_one_starts(crtrd, tmp_path):
     log = tmp_path / "log"
     crtrd.ctl("arm", "replace", "--overlap", "replace", "--grace", "5s", *counting(log, 1))

@@ -76,7 +76,7 @@ def test_a_whole_profile(crtrd, tmp_path):
         "shell": "/bin/sh", "cwd": "/usr", "umask": "0027", "nice": "5", "nofile": "512", "path": "/usr/bin:/bin",
         "abc": "profile|from file|cron", "profile": "whole"}
     (shown,) = crtrd.json("show", "whole")
-    assert (shown["timeout"], shown["retries"]) == (7_000_000, 1)
+    assert (shown["timeout_us"], shown["retries"]) == (7_000_000, 1)
 
 
 def test_the_crons_own_keys_win(crtrd):
@@ -218,20 +218,22 @@ def test_a_renumbered_account_starts_nothing(crtrd, account, said):
         crtrd.ctl("cancel", "renumbered")
 
 
-@pytest.mark.parametrize("env", ['["A"]', '{"A": 1}', '"A=1"', '{"A": "ok", "B": null}', "7"])
-def test_a_stored_environment_that_is_no_object_of_strings_fails_the_run(crtrd, env):
-    crtrd.ctl("arm", "stored", "--every", "1s", "--env", "A=1", "--", "true")
-    try:
-        (text,) = crtrd.rows("SELECT definition FROM crons WHERE name = 'stored'")[0]
-        values = json.loads(text) | {"env": json.loads(env)}
-        damage(crtrd, "UPDATE crons SET definition = ? WHERE name = 'stored'", json.dumps(values))
-        crtrd.wait_for(lambda: any(row["status"] == "failed" for row in crtrd.json("occurrences", "stored")))
-        row = next(row for row in crtrd.json("occurrences", "stored") if row["status"] == "failed")
-        assert (row["reason"], "env has a value of a wrong type" in row["detail"]) == ("start-failed", True)
-        (cron,) = crtrd.json("list", "stored")
-        assert cron["state"] == "paused"
-    finally:
-        crtrd.ctl("cancel", "stored")
+def test_a_stored_environment_that_is_no_object_of_strings_fails_the_run(crtrd):
+    damages = ['["A"]', '{"A": 1}', '"A=1"', '{"A": "ok", "B": null}', "7"]
+    names = [f"stored-{number}" for number in range(len(damages))]
+    for name in names:
+        crtrd.ctl("arm", name, "--every", "1s", "--env", "A=1", "--", "true")
+    for name, env in zip(names, damages, strict=True):
+        ((text,),) = crtrd.rows("SELECT definition FROM crons WHERE name = ?", name)
+        damage(crtrd, "UPDATE crons SET definition = ? WHERE name = ?",
+               json.dumps(json.loads(text) | {"env": json.loads(env)}), name)
+    failed = "SELECT cron_name, reason, detail FROM occurrences WHERE status = 'failed' AND cron_name LIKE 'stored-%'"
+    crtrd.wait_for(lambda: len(crtrd.rows(failed)) >= len(names))
+    rows = crtrd.rows(failed)
+    assert sorted(name for name, _, _ in rows) == names
+    assert {reason for _, reason, _ in rows} == {"start-failed"}
+    assert all("env has a value of a wrong type" in detail for _, _, detail in rows)
+    assert {cron["state"] for cron in crtrd.json("list") if cron["name"] in names} == {"paused"}
 
 
 def damage(crtrd, sql, *values):
@@ -259,7 +261,7 @@ def test_defaults_follow_the_profile_for_what_the_cron_does_not_say_itself(crtrd
 
     def policies():
         (shown,) = crtrd.json("show", "policy")
-        return shown["timeout"] // 1_000_000, shown.get("retries", 0), shown["grace"] // 1_000_000
+        return shown["timeout_us"] // 1_000_000, shown.get("retries", 0), shown["grace_us"] // 1_000_000
 
     assert policies() == (9, 0, 1)  # --retries 0 is said, though it is the built-in value
     profile(crtrd, "policy", "defaults = { timeout = '1s', retries = 5, on_failure = 'continue' }\n")
