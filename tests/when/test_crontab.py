@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crtrd.config.crontab import Entry, Refusal, read_assignment, read_crontab, split_command
+from crtrd.config.imported import import_crontab
 
 
 def read(text, *, system=False):
@@ -124,3 +125,30 @@ def test_every_line_is_an_entry_or_a_refusal(text, system):
 def test_input_ends_its_last_line(text):
     _, stdin = split_command("cat%" + text)
     assert not stdin or stdin.endswith(("\n", "\\"))
+
+
+BOTH_TAKE = (
+    'A=""', "B = x 'y'", "A = 'x y'   ", "* * * * fri-sun x", "0 0 * * 1-7/2 x", " \t* * * * * x", "@reboot  x",
+    "0 0 * jan-mar,DEC Mon x", "1-5,7 * * * * x", "* * * * 7 x", "* * * * * A=b x", "*,5 * * * * x", "5,* * * * * x",
+    "0 0 1-31/7 * * x", "0 0 * * SUN x", "0 0 * * 6-7 x", "0 0 * * sun-mon x", "0  0\t1 * * x", "* * * * * x%%",
+    "*/5,*/7 * * * * x", "00 08 * * * x", "0 0 * 1-dec * x", "* * * * * x #y",
+)
+BOTH_REFUSE = (
+    'C = "un', "5/10 * * * * x", "@dialy x", "a b=c", "1,, * * * * x", "0 24 * * * x", "*/0 * * * * x", "* * * * 8 x",
+    "60 * * * * x", "-1 * * * * x", "A", "'A'='b' c", "@REBOOT x", "0 0 * * sunday x", "0 0 0 * * x", "0 0 * 13 * x",
+    "@ x", "@daily@ x", "+1 * * * * x", "1- * * * * x", "/5 * * * * x", "1a * * * * x", 'A="b"c', '"A"b=c',
+)
+WE_REFUSE = (
+    "10-5 * * * * x", "*/61 * * * * x", "* * * * * x\r", "0 0 31 2 * x", "* * * * *", "* * * * * ", "* * * * * %x",
+    "@daily", "1.5 * * * * x", "*-5 * * * * x", "1-2-3 * * * * x", "* * * * *x", "*/5/2 * * * * x", "*5 * * * * x",
+)
+"""Debian takes these, and runs nothing, or something else than they seem to say."""
+
+
+@pytest.mark.parametrize(("line", "taken"), [
+    *((line, True) for line in BOTH_TAKE), *((line, False) for line in (*BOTH_REFUSE, *WE_REFUSE))])
+def test_beside_crontab_n_of_debian(line, taken):
+    """The first two lists were put to `crontab -n` of cron 3.0pl1-162, which says the same."""
+    found = list(import_crontab(
+        line + "\n", origin="a", user="a", system=False, timezone="UTC", account=lambda name: name == "a"))
+    assert [isinstance(each, Refusal) for each in found] == ([False] * len(found) if taken else [True])
