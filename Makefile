@@ -3,13 +3,14 @@
 #   make test   every test; as root also on machines with a real systemd
 #   make deb    dist/crtrd_VERSION_all.deb
 #   make bench  the benchmarks
+#   make soak   kills a daemon SOAK_KILLS=1000 times and looks for what is lost (half an hour)
 #   make lint   ruff, mypy, import-linter
 # TESTS= narrows `make test`, as in: make test TESTS="tests/core -k overlap"
 
 PY := .venv/bin/python
 TESTS ?=
 
-.PHONY: run test deb bench lint clean setup-run setup-test setup-deb setup-bench setup-lint
+.PHONY: run test deb bench soak lint clean setup-run setup-test setup-deb setup-bench setup-lint
 .DEFAULT_GOAL := test
 
 setup-run setup-test setup-deb setup-bench setup-lint: setup-%:
@@ -27,6 +28,9 @@ deb: setup-deb
 
 bench: setup-bench
 	@for b in bench/*.py; do [ ! -e "$$b" ] || $(PY) "$$b" || exit 1; done
+
+soak: setup-test
+	$(PY) -m tests.faults.soak
 
 lint: setup-lint
 	$(PY) -m ruff check .

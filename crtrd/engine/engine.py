@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from crtrd.core.effects import Act, Announce, Record, Refuse
-from crtrd.core.events import ClockSet, DaemonStarted, Event, WokeUp
+from crtrd.core.events import ClockSet, DaemonStarted, Event, LaunchFailed, RunEnded, RunLost, WokeUp
 from crtrd.core.facts import Limits
 from crtrd.core.idle import Owed
 from crtrd.core.scheduler import handle
@@ -120,6 +120,9 @@ class Engine:
             self._failures = 0
             self.executor.perform([Announce("ledger.available", "the ledger is back", {}, 5)])
         self.owed = value.owed
+        for event in batch:
+            if isinstance(event, RunEnded | LaunchFailed | RunLost):
+                self.executor.durable(event.run_id)
         self.executor.perform(value.acts)
         self._set_alarm(None if self.resting else value.owed.next_wake)
         if self.after_batch is not None:

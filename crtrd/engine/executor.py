@@ -98,6 +98,10 @@ class Executor:
         else:
             self.post(event)
 
+    def durable(self, run_id: str) -> None:
+        if self.supervisor:
+            self.supervisor.durable(run_id)
+
     def perform(self, acts: Iterable[Act]) -> None:
         for act in acts:
             self._perform(act)

@@ -42,6 +42,8 @@ class Supervisor:
         self._boot_id = reactor.clock.boot_id()
         self._endings = Endings(reactor, cgroups)
         self._children: dict[str, Child] = {}
+        self._ended: dict[str, Child] = {}
+        """Reported as over and not durable yet: should we die now, the next life must be able to tell it again."""
         self._starts = Starts(reactor, cgroups, lines, self)
         self.handed: Callable[[str, dict[str, int]], None] | None = None
         """Called with descriptors to be kept, as copies, for a later life: of a run by its id ('out', 'err', 'pid',
@@ -150,6 +152,12 @@ class Supervisor:
             handed[child.run_id] = child.hand_over()
             del self._children[child.run_id]
         return handed | self._starts.hand_over()
+
+    def durable(self, run_id: str) -> None:
+        """The end of the run is recorded: its kept descriptors go back, and its spawner may forget its status."""
+        child = self._ended.pop(run_id, None)
+        if child is not None:
+            self._let_go(child)
 
     def live(self) -> frozenset[str]:
         """Runs that have, or will have, a process: everything that is not reported as over."""
@@ -378,6 +386,12 @@ class Supervisor:
         child.close()
         if self._children.get(child.run_id) is child:
             del self._children[child.run_id]
+        if child.withheld:
+            self._let_go(child)
+        else:
+            self._ended[child.run_id] = child
+
+    def _let_go(self, child: Child) -> None:
         if child.handed and self.returned is not None:
             self.returned(child.run_id)
         self._starts.settle(child)

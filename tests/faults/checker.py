@@ -4,6 +4,8 @@ Rules (DESIGN §2): no command without a row, no instant with two rows, nothing 
 `on_crash = record`, nothing off its instant, every settled row that is no success has a reason.
 """
 
+import hashlib
+import re
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -37,3 +39,27 @@ def violations(instance, cron: str, file: Path, period: int) -> list[str]:
     ordered = sorted(instants)
     found += [f"no row between {a} and {b}" for a, b in pairwise(ordered) if b - a != period]
     return found
+
+
+def output_violations(crtrd, cron: str, expected: bytes) -> list[str]:
+    """Of every run that ended by itself: head, count, hash, true status, and its lines and entries in the log."""
+    whole = hashlib.sha256(expected).hexdigest()
+    found = []
+    runs = crtrd.rows("SELECT id, result, exit_code, stdout_head, stdout_total, stdout_sha256 FROM runs "
+                      "WHERE cron_name = ? AND result IN ('success', 'exit-code')", cron)
+    for run, result, code, head, total, sha256 in runs:
+        if (head, total, sha256) != (expected[:4096], len(expected), whole):
+            found.append(f"output of run {run} ({result}): {total} of {len(expected)} bytes, {head[:40]!r}")
+        if (result == "success") != (code == 0):
+            found.append(f"status of run {run}: {result} with {code}")
+    told = Counter(run for run in _settled(crtrd.said(), cron))
+    found += [f"settled {count} times in the log: {run}" for run, count in told.items() if count > 1]
+    lines = len([line for line in crtrd.said().splitlines() if line.startswith(f"{cron} stdout: ")])
+    least = sum(expected.count(b"\n") for _ in runs)
+    if lines < least:
+        found.append(f"{least - lines} of {least} lines of output are not in the log")
+    return found
+
+
+def _settled(log: str, cron: str) -> list[str]:
+    return re.findall(rf"cron\.run\.settled: {re.escape(cron)}: run ([0-9a-f]+) ", log)

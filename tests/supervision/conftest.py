@@ -67,7 +67,9 @@ class Room:
         return held
 
     def end(self, run_id, within=DEADLINE):
-        return self.until(lambda: self.event(run_id, RunEnded | LaunchFailed), within)
+        event = self.until(lambda: self.event(run_id, RunEnded | LaunchFailed), within)
+        self.supervisor.durable(run_id)
+        return event
 
     def run(self, *argv, **fields):
         """The Ending of a whole run."""

@@ -296,6 +296,8 @@ def test_descriptors_are_handed_once_and_returned_once(room):
     room.supervisor.returned = lambda run_id: told.append(("returned", run_id))
     plan = room.plan("true")
     room.go(plan)
+    room.until(lambda: room.event(plan.run_id, RunEnded))
+    assert len(told) == 2, "not before it is durable"
     room.end(plan.run_id)
     spawner = room.supervisor._starts.spawner.name
     assert told == [
