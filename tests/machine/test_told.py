@@ -92,3 +92,53 @@ def test_a_retry_that_waits_lets_the_daemon_go_and_wakes_it(machine):
     machine.wait_for(lambda: gone(machine), 10, "the idle exit")
     assert "crtrd-wake.timer" in machine.run("systemctl list-timers --no-pager").stdout
     machine.wait_for(lambda: rows(machine, "SELECT 1 FROM queues WHERE failures >= 2"), 20, "the retry")
+
+
+RECEIVER = """
+import hashlib, http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        with open("/root/hooks", "a") as file:
+            print(self.headers["X-Crtrd-Delivery"], hashlib.sha256(body).hexdigest(), file=file)
+        self.send_response(204)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", 8099), Handler).serve_forever()
+"""
+
+
+def test_c67_killed_between_acceptance_and_our_mark_every_sink_is_asked_again_under_the_same_id(machine):
+    machine.write("/usr/sbin/sendmail", "#!/bin/sh\ngrep -i ^message-id: >> /root/mails\n")
+    machine.run("chmod +x /usr/sbin/sendmail")
+    machine.write("/root/receiver.py", RECEIVER)
+    machine.run("systemd-run --unit=receiver /usr/bin/python3 /root/receiver.py")
+    machine.write("/etc/systemd/system/told.service",
+                  "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo started >> /root/told'\n")
+    crash = "/etc/systemd/system/crtrd.service.d/crash.conf"
+    machine.write(crash, "[Service]\nEnvironment=CRTRD_CRASH_AT=deliver.taken:3\n")
+    machine.run("systemctl daemon-reload")
+    prepare(machine)
+    machine.run(["crtrctl", "arm", "after", "--overlap", "allow", "--shell", "echo ran >> /root/after"])
+    sinks = ["mail:root", "webhook:http://127.0.0.1:8099/x", "exec:cat >> /root/execs", "unit:told.service",
+             "cron:after"]
+    machine.run(["crtrctl", "arm", "job", "--on-failure", "continue", *(f"--sink={sink}" for sink in sinks), "--",
+                 "false"])
+    machine.run("crtrctl run job", check=False)
+    machine.wait_for(lambda: int(machine.unit("crtrd.service")["NRestarts"]) > 0, 30, "the kill")
+    machine.run(f"rm {crash}; systemctl daemon-reload")
+    machine.wait_for(lambda: rows(machine, "SELECT count(*) AS n FROM outbox WHERE state = 'delivered'")
+                     == [{"n": 5}], 40)
+    found = {row["sink"].partition(":")[0]: row
+             for row in rows(machine, "SELECT sink, id, attempts FROM outbox ORDER BY serial")}
+    assert max(row["attempts"] for row in found.values()) >= 2
+    hooks = machine.run("cat /root/hooks").stdout.splitlines()
+    assert len(set(hooks)) == 1
+    assert hooks[0].startswith(found["webhook"]["id"])
+    execs = [json.loads(line)["id"] for line in machine.run("cat /root/execs").stdout.splitlines()]
+    assert set(execs) == {found["exec"]["id"]}
+    mails = machine.run("cat /root/mails").stdout.splitlines()
+    assert len(set(mails)) == 1
+    assert found["mail"]["id"] in mails[0]
+    assert set(machine.run("cat /root/told").stdout.split()) == {"started"}
+    machine.wait_for(lambda: machine.run("cat /root/after", check=False).stdout == "ran\n", 10)
+    assert rows(machine, "SELECT count(*) AS n FROM occurrences WHERE cron_name = 'after'") == [{"n": 1}]
