@@ -113,3 +113,8 @@ def test_it_renders_without_warnings(name, tmp_path):
     command = ["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", tmp_path / name]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_page_of_events_has_every_kind_with_its_id_and_no_other():
+    page = (PROJECT / "docs/events.md").read_text()
+    assert dict(re.findall(r"^\| `([a-z_.]+)` \| .+ \| `([0-9a-f]{32})` \|$", page, flags=re.MULTILINE)) == MESSAGE_IDS
