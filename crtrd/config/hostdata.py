@@ -45,4 +45,4 @@ def _tell(digest: "hashlib._Hash", path: str) -> None:
         status = os.stat(path)
     except OSError:
         return
-    digest.update(os.fsencode(f"{path}\0{status.st_mtime_ns}\0{status.st_size}\0{status.st_ino}\n"))
+    digest.update(os.fsencode(f"{path}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\0{status.st_size}\0{status.st_ino}\n"))

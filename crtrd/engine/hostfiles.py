@@ -6,10 +6,10 @@ read; zone files are watched while the daemon lives. Decides nothing: what was r
 
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from crtrd.config.calendars import load_calendars
-from crtrd.config.cronfiles import CronFiles, Read, load_crons, mark_of
+from crtrd.config.cronfiles import Read, load_crons, mark_of
 from crtrd.config.hostdata import host_mark, zone_folders
 from crtrd.config.loader import host_zone
 from crtrd.core import files, host
@@ -56,8 +56,10 @@ class HostFiles:
 
     def reload(self, done: Callable[[object], None]) -> None:
         """Read everything again. `done` gets what became of the cron files, once that is durable, or a RequestError."""
-        self._look()
-        self._read_crons(done)
+        self._watcher.add(zone_folders())
+        faults = self._use_host()
+        self._post_if_changed(host_mark(self._places))
+        self._read_crons(done, faults)
 
     def close(self) -> None:
         if self._watcher.fd >= 0:
@@ -72,10 +74,12 @@ class HostFiles:
 
     # zones and calendars -----------------------------------------------------------------------------------------
 
-    def _use_host(self) -> None:
+    def _use_host(self) -> list[ConfigError]:
+        """Have schedules compiled from the files as they are now; returns the faults of calendars, which are told."""
         calendars, faults = load_calendars(self._places, self._reactor.clock.wall())
         use_host(calendars)
         self._announce(faults, "")
+        return faults
 
     def _zones_touched(self) -> None:
         self._watcher.drain()
@@ -86,30 +90,34 @@ class HostFiles:
         self._watcher.add(zone_folders())
         mark = host_mark(self._places)
         if mark != self._mark:
-            self._mark = mark
             self._use_host()
+        self._post_if_changed(mark)
+
+    def _post_if_changed(self, mark: str) -> None:
+        if mark != self._mark:
+            self._mark = mark
             self._engine.post(HostChanged(self._reactor.clock.wall(), mark))
 
     # cron files --------------------------------------------------------------------------------------------------
 
-    def _read_crons(self, done: Callable[[object], None] | None) -> None:
+    def _read_crons(self, done: Callable[[object], None] | None, faults: Sequence[ConfigError] = ()) -> None:
         read = load_crons(self._places, host_zone(), self._read)
         self._announce(read.faults, "; what was read before stays in force")
         found = tuple(
             CronFile(file.source, file.definition, file.zoned, uuid.uuid4().hex, file.account) for file in read.crons)
-        ticket = None if done is None else self._engine.executor.ticket(_told(read, done))
+        ticket = None if done is None else self._engine.executor.ticket(_told((*faults, *read.faults), done))
         self._engine.post(CronFilesRead(
             self._reactor.clock.wall(), ticket, os.geteuid(), found, read.kept, read.whole, read.mark))
 
-    def _announce(self, faults: "list[ConfigError] | tuple[ConfigError, ...]", more: str) -> None:
+    def _announce(self, faults: Sequence[ConfigError], more: str) -> None:
         events = [Announce("config.rejected", f"{fault}{more}", {"CRTRD_PATH": fault.path}, 3) for fault in faults]
         self._engine.executor.perform(events)
 
 
-def _told(read: CronFiles, done: Callable[[object], None]) -> Callable[[object], None]:
+def _told(faults: Sequence[ConfigError], done: Callable[[object], None]) -> Callable[[object], None]:
     """The answer to a reload: what was done; an error that names every file that was refused."""
     def tell(answer: object) -> None:
-        refused = [str(fault) for fault in read.faults]
+        refused = [str(fault) for fault in faults]
         if isinstance(answer, dict) and answer.get("refused"):
             refused.append(f"{answer['refused']} files whose crons cannot be armed, see the journal")
         if refused and not isinstance(answer, RequestError):

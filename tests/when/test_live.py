@@ -117,6 +117,43 @@ def test_c42_a_variable_with_a_newline_arrives_whole_through_a_file(crtrd):
     assert out.read_text() == "eins\nzwei"
 
 
+# calendars -------------------------------------------------------------------------------------------------------
+
+CALENDAR = """BEGIN:VCALENDAR
+VERSION:2.0
+PRODID:-//crtrd//tests//EN
+BEGIN:VEVENT
+UID:1
+DTSTAMP:20200101T000000Z
+DTSTART;VALUE=DATE:{start}
+RRULE:FREQ=DAILY;UNTIL={until}
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def test_calendars_are_read_at_reload_and_told_when_bad(crtrd):
+    folder = crtrd.places.config / "calendars.d"
+    folder.mkdir()
+    arm = ("arm", "closed", "--cron", "0 2 * * *", "--timezone", "UTC", "--exclude", "closed", "--", "true")
+    refused = crtrd.ctl(*arm, check=False)
+    assert (refused.returncode, "exclude: there is no calendar 'closed'" in refused.stderr) == (1, True)
+    (folder / "closed.ics").write_text(CALENDAR.format(start="20200101", until="20330101"))
+    reload(crtrd)
+    crtrd.ctl(*arm)
+    assert crtrd.json("list", "closed")[0]["next"] == "2033-01-02T02:00:00Z"
+    (folder / "closed.ics").write_text(CALENDAR.format(start="20200101", until="20320101"))
+    reload(crtrd)
+    assert crtrd.json("list", "closed")[0]["next"] == "2032-01-02T02:00:00Z"
+    (folder / "closed.ics").write_text("nonsense")
+    for _ in range(2):
+        assert f"{folder / 'closed.ics'}: it is no RFC 5545 calendar" in reload(crtrd, 1)
+        assert crtrd.json("show", "closed")[0]["state"] == "paused"
+    (folder / "closed.ics").write_text(CALENDAR.format(start="20200101", until="20320101"))
+    reload(crtrd)
+    assert crtrd.json("list", "closed")[0]["state"] == "active"
+
+
 # zones -----------------------------------------------------------------------------------------------------------
 
 
