@@ -38,7 +38,8 @@ def test_the_token_makes_a_caller(server):
 
 @pytest.mark.parametrize(("verb", "may"), [
     ("status", True), ("trigger", True), ("list_crons", True), ("metrics", True), ("get_occurrence", True),
-    ("arm", False), ("get_cron", False), ("get_run", False), ("run", False), ("cancel", False), ("kill", False), ("reload", False), ("discard_delivery", False)])
+    ("arm", False), ("get_cron", False), ("get_run", False), ("run", False), ("cancel", False), ("kill", False),
+    ("reload", False), ("discard_delivery", False)])
 def test_what_the_token_opens(verb, may):
     assert has_token(verb, Caller(None, None, TOKEN)) is may
     assert not has_token(verb, Caller(None, None, "socket"))
