@@ -209,3 +209,22 @@ def test_waiting_deliveries_do_not_keep_the_daemon_awake(tmp_path):
         until = crtrd.rows("SELECT until FROM queues")[0][0]
         assert found[0].next_wake == until
         assert (may_leave(found[0], now, 0), may_leave(found[0], now, 3600 * 10**6)) == (until > now, False)
+
+
+def test_c67_on_change_compares_all_of_the_output(tmp_path):
+    """Equal heads with different ends are told; what is masked is not; A, B, A are three changes."""
+    what, out = tmp_path / "what", tmp_path / "out"
+    with Instance(tmp_path / "home") as crtrd:
+        crtrd.start()
+        arm(crtrd, f"file:{out}", "job", f"cat {what}", "--on-output", "on-change", "--change-ignore", "took [0-9]+")
+        told = 0
+        for text, new in (("A" * 4096 + "B", 1), ("A" * 4096 + "C", 1), ("A" * 4096 + "C", 0), ("", 0), ("a\n", 1),
+                          ("b\n", 1), ("a\n", 1), ("a\n", 0), ("a\ntook 3 s\n", 1), ("a\ntook 12 s\n", 0)):
+            what.write_text(text)
+            crtrd.json("trigger", "job")
+            told += new
+            crtrd.wait_for(lambda: not crtrd.rows("SELECT 1 FROM occurrences WHERE settled_at IS NULL"))
+            crtrd.wait_for(lambda n=told: len(outbox(crtrd)) == n and settled(crtrd))
+        documents = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [each["stdout_head"][:2] for each in documents] == ["AA", "AA", "a\n", "b\n", "a\n", "a\n"]
+        assert documents[3]["diff"].splitlines()[-2:] == ["-a", "+b"]
