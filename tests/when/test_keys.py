@@ -1,5 +1,7 @@
 """The keys that say when, over restarts: phase, merging, limits, jitter; each on a real ledger."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.world import T0, D, H, M, S, at
@@ -87,3 +89,21 @@ def test_c09_far_instants_are_shown_as_they_are(world, schedule, start, expected
     world.arm(schedule=(schedule,))
     assert world.cron().next_at == at(expected)
     assert world.owed().next_wake == at(expected)
+
+
+def test_c19_two_hundred_at_once_all_run_and_in_fair_order(world):
+    world.limits = replace(world.limits, max_runs_at_once=10)
+    for number in range(200):
+        world.arm(f"j{number:03}", schedule=("0 * * * *",))
+    world.now = at("2026-12-01T11:00Z")
+    world.wake()
+    started = []
+    while live := world.session.live_runs():
+        assert len(live) <= 10
+        started += [run.cron_name for run in live if run.cron_name not in started]
+        world.now += 5 * S
+        for run in live:
+            world.end(run)
+    assert started == [f"j{number:03}" for number in range(200)]
+    assert world.now - at("2026-12-01T11:00Z") == 200 // 10 * 5 * S
+    assert {world.rows(name)[0].status for name in started} == {"success"}
