@@ -3,6 +3,7 @@
 #   make test   every test; as root also on machines with a real systemd
 #   make deb    dist/crtrd_VERSION_all.deb
 #   make bench  the benchmarks
+#   make fuzz   hostile input for as long as FUZZ= examples take (20000 for each target)
 #   make soak   kills a daemon SOAK_KILLS=1000 times and looks for what is lost (half an hour)
 #   make lint   ruff, mypy, import-linter
 # TESTS= narrows `make test`, as in: make test TESTS="tests/core -k overlap"
@@ -10,7 +11,7 @@
 PY := .venv/bin/python
 TESTS ?=
 
-.PHONY: run test deb bench soak lint clean setup-run setup-test setup-deb setup-bench setup-lint
+.PHONY: run test fuzz deb bench soak lint clean setup-run setup-test setup-deb setup-bench setup-lint
 .DEFAULT_GOAL := test
 
 setup-run setup-test setup-deb setup-bench setup-lint: setup-%:
@@ -22,6 +23,10 @@ run: setup-run
 test: setup-test
 	@tools/say-left-out
 	$(PY) -m pytest -m "" $(TESTS)
+
+FUZZ ?= 20000
+fuzz: setup-test
+	CRTRD_FUZZ=$(FUZZ) $(PY) -m pytest -q tests/fuzz
 
 deb: setup-deb
 	packaging/build-deb
