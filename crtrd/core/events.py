@@ -89,6 +89,15 @@ class RunEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class RunWedged:
+    """Killed and not dead within supervision's patience (uninterruptible); `ending` has its output so far."""
+
+    at: int
+    run_id: str
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
 class RunLost:
     """Recovery: the ledger calls this run live, the world has no such process (`executed` False: never released)."""
 
@@ -334,8 +343,8 @@ Telling = (
     DeliveryEnded | DeliveryRetryRequested | DeliveryDiscardRequested | EscalationEnded | EscalationTold
 )
 Deciding = (
-    WokeUp | ClockSet | DaemonStarted | ProfileFollowed | RunHeld | LaunchFailed | RunEnded | RunLost
-    | TimeoutReached | StopBegun
+    WokeUp | ClockSet | DaemonStarted | ProfileFollowed | RunHeld | LaunchFailed | RunEnded | RunWedged
+    | RunLost | TimeoutReached | StopBegun
     | ArmRequested | ChangeRequested | CancelRequested | PauseRequested | ResumeRequested | SkipRequested
     | PokeRequested | DispatchRequested | RerunRequested | KillRequested | TriggerRequested
     | BackfillRequested | CronFilesRead | HostChanged

@@ -90,6 +90,12 @@ def run_ended(run: Run) -> Announce:
     return Announce(f"cron.run.{kind}", message, run_fields(run), INFO if quiet else WARNING)
 
 
+def run_late(run: Run, how: str) -> Announce:
+    """An abandoned run has ended after all."""
+    return Announce("cron.run.late", f"{_run(run)} ended after it was abandoned ({how}); nothing is changed by it",
+                    run_fields(run), INFO)
+
+
 def _run(run: Run) -> str:
     target = f" [{run.target}]" if run.target else ""
     again = f" (attempt {run.attempt})" if run.attempt > 1 else ""

@@ -24,7 +24,7 @@ from crtrd.core.effects import (
     PutRun,
     StopRun,
 )
-from crtrd.core.events import Ending, LaunchFailed, RunEnded, RunHeld, RunLost, TimeoutReached
+from crtrd.core.events import Ending, LaunchFailed, RunEnded, RunHeld, RunLost, RunWedged, TimeoutReached
 from crtrd.core.facts import Facts
 from crtrd.core.occurrence import (
     GIVING_WAY,
@@ -110,6 +110,16 @@ def run_ended(event: RunEnded, facts: Facts) -> Iterator[Effect]:
     run = facts.run(event.run_id)
     if run is not None and run.phase is not Phase.ENDED:
         yield from _conclude(run, event.ending, event.at, facts)
+    elif run is not None and run.result is Result.ABANDONED:
+        yield reports.run_late(run, _how(event.ending))
+
+
+def run_wedged(event: RunWedged, facts: Facts) -> Iterator[Effect]:
+    """Given up: its lease goes with its occurrence, and what it does later moves nothing."""
+    run = facts.run(event.run_id)
+    if run is not None and run.phase is not Phase.ENDED:
+        given_up = replace(run, result=Result.ABANDONED, reason="killed, and does not die")
+        yield from _conclude(given_up, event.ending, event.at, facts)
 
 
 def run_lost(event: RunLost, facts: Facts) -> Iterator[Effect]:

@@ -49,6 +49,7 @@ from crtrd.core.events import (
     RunEnded,
     RunHeld,
     RunLost,
+    RunWedged,
     SkipRequested,
     StopBegun,
     Telling,
@@ -103,6 +104,8 @@ def _decide(event: Deciding, facts: Facts, limits: Limits) -> Iterator[Effect]: 
             yield from running.run_ended(event, facts)
         case RunLost():
             yield from running.run_lost(event, facts)
+        case RunWedged():
+            yield from running.run_wedged(event, facts)
         case TimeoutReached():
             yield from running.timeout_reached(event, facts)
         case StopBegun():

@@ -48,6 +48,10 @@ class Endings:
             return
         self._reactor.later(tries[0], partial(self.sweep, path, tries[1:]))
 
+    def so_far(self, child: Child) -> Ending:
+        """Of one that does not end: what it has said."""
+        return Ending(None, None, False, None, _output(child.out), _output(child.err), tuple(child.survivors))  # noqa: FBT003
+
     def close(self) -> None:
         for clearing in self._clearings.values():
             clearing.close()

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from crtrd.core.events import Ending, Event, LaunchFailed, RunEnded, RunHeld, RunLost
+from crtrd.core.events import Ending, Event, LaunchFailed, RunEnded, RunHeld, RunLost, RunWedged
 from crtrd.core.occurrence import Run
 from crtrd.errors import LaunchError
 from crtrd.loop.reactor import IN, Reactor
@@ -27,6 +27,8 @@ from crtrd.supervision.plan import Plan
 from crtrd.supervision.spawner import SHUT
 from crtrd.supervision.starts import Starts, told
 
+PATIENCE = 15_000_000
+"""Microseconds between SIGKILL and giving a run up. With the usual grace both fit into the unit's TimeoutStopSec=."""
 STATUS_TRIES = (1_000, 10_000, 100_000, 1_000_000)
 """Microseconds between looks for the status of a process that somebody else (init) has to reap first."""
 
@@ -307,6 +309,13 @@ class Supervisor:
         child.stop_timer = None
         if child.phase is Phase.RELEASED:
             signals.kill(child, self._cgroups)
+            child.stop_timer = self._reactor.later(PATIENCE, partial(self._wedged, child))
+
+    def _wedged(self, child: Child) -> None:
+        """It takes no SIGKILL: state D, or somebody else's by now. Told once; it stays watched."""
+        child.stop_timer = None
+        if child.phase is Phase.RELEASED:
+            self._report(RunWedged(self._clock.wall(), child.run_id, self._endings.so_far(child)))
 
     # --- ENDED
 

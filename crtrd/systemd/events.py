@@ -34,6 +34,7 @@ MESSAGE_IDS: Mapping[str, str] = MappingProxyType({
     "cron.run.held": "b1dfaab977d74c36884b7100ca858173",
     "cron.run.settled": "0af2a13b386c462d9a817c85b249bcbe",
     "cron.run.unobserved": "05c5147754a44dc8bbca4332101c81ac",
+    "cron.run.late": "44a8195e6e0541edb352e9c17c4deaf6",
     "cron.run.abandoned": "c4c20965ab954d03918ae3fa8e652b77",
     "cron.occurrence.late": "d3abb43a1e5f4bb88096b431e2984baf",
     "cron.capacity.deferred": "00b1c146e224456abd6137b83ee189ea",

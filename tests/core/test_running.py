@@ -5,7 +5,7 @@ import pytest
 from crtrd.core import events
 from crtrd.core.cron import OnCrash
 from crtrd.core.effects import CloseGate, OpenGate, StopRun
-from crtrd.core.occurrence import Identity
+from crtrd.core.occurrence import Identity, Output
 from crtrd.core.retry import SHORTAGE_LIMIT
 from crtrd.errors import Code
 from tests.core.world import BOOT, T0, D, H, M, S, kinds, spawned
@@ -538,3 +538,20 @@ def test_the_end_of_the_daemon_interrupts_what_runs(world):
     world.end(run, None, 15)
     assert world.story() == [(60, "canceled", "interrupted")]
     assert world.session.run(run.id).result == "interrupted"
+
+
+def test_a_run_that_does_not_die_is_abandoned_and_its_late_end_moves_nothing(world):
+    run = start(world)
+    world.begin()
+    ending = events.Ending(None, None, oom=False, duration=None, stdout=Output(b"so far", 6), stderr=Output())
+    world.do(events.RunWedged(world.now, run.id, ending))
+    (given_up,) = world.runs()
+    assert (given_up.result, given_up.stdout.head) == ("abandoned", b"so far")
+    assert [row.status for row in world.rows()] == ["abandoned"]
+    assert world.session.live_runs() == []
+    before = world.runs(), world.rows()
+    acts = world.end(run, 3)
+    assert [act.kind for act in acts] == ["cron.run.late"]
+    assert (world.runs(), world.rows()) == before
+    world.do(events.RunWedged(world.now, run.id, ending))
+    assert (world.runs(), world.rows()) == before

@@ -1,7 +1,7 @@
 """`make soak`: a daemon killed a thousand times, at random and at every named point, and a look at what is left.
 
-SOAK_KILLS=1000 how often, SOAK_SEED the seed (printed). Prints kills, occurrences, violations; exits with 1 where there
-are any. Figures of real runs are in docs/reliability.md.
+SOAK_KILLS=1000 how often, SOAK_MINUTES how long at most, SOAK_SEED the seed (printed). Prints kills, occurrences,
+violations; exits with 1 where there are any. Figures of real runs are in docs/reliability.md.
 """
 
 import os
@@ -71,14 +71,17 @@ def look(crtrd, folder):
     return found
 
 
-def soak(kills, seed, folder):
+def soak(kills, seed, folder, minutes=1e9):
     dice = random.Random(seed)
     ways = Counter()
     with KeptInstance(folder / "home") as crtrd:
         crtrd.start()
         arm(crtrd, folder)
         crtrd.kill()
+        end = time.monotonic() + minutes * 60
         for number in range(kills):
+            if time.monotonic() > end:
+                break
             ways[kill_once(crtrd, dice)] += 1
             if number % 100 == 99:
                 print(f"{number + 1} kills", flush=True)
@@ -93,7 +96,7 @@ def soak(kills, seed, folder):
     print("runs", ", ".join(f"{result} {n}" for result, n in sorted(results.items())), f"commands executed {executed}")
     for text in found[:50]:
         print("VIOLATION", text)
-    print(f"kills {kills}, occurrences {sum(statuses.values())}, violations {len(found)}")
+    print(f"kills {ways.total()}, occurrences {sum(statuses.values())}, violations {len(found)}")
     return found
 
 
@@ -102,7 +105,7 @@ def main():
     seed = int(os.environ.get("SOAK_SEED", str(random.randrange(1 << 32))))
     print(f"soak: {kills} kills, SOAK_SEED={seed}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="crtrd-soak-"))
-    found = soak(kills, seed, folder)
+    found = soak(kills, seed, folder, float(os.environ.get("SOAK_MINUTES", "1e9")))
     if found:
         print(f"kept: {folder}")
         return 1

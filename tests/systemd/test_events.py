@@ -16,8 +16,9 @@ cron.occurrence.skipped cron.occurrence.missed cron.occurrence.settled cron.run.
 cron.run.unobserved cron.run.abandoned cron.capacity.deferred cron.failure.escalated cron.escalation.spawn_failed
 cron.recovered outbox.delivered outbox.retrying outbox.dead auth.denied
 """.split()
-OWN = {LOST, "bus.trouble", "cron.occurrence.late", "cron.profile.missing", "daemon.failed", "daemon.lease.lost",
-       "daemon.no_cgroups", "daemon.wake.failed", "ledger.available", "ledger.damaged", "ledger.unavailable"}
+OWN = {LOST, "bus.trouble", "cron.occurrence.late", "cron.profile.missing", "cron.run.late", "daemon.failed",
+       "daemon.lease.lost", "daemon.no_cgroups", "daemon.wake.failed", "ledger.available", "ledger.damaged",
+       "ledger.unavailable"}
 """What became necessary beyond that list: troubles of the daemon and of what it stands on."""
 
 
