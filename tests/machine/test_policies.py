@@ -29,7 +29,8 @@ def ledger(machine, sql):
 
 
 def test_groups_end_as_specified(machine):
-    machine.run("systemctl start crtrd.socket")
+    machine.write("/etc/crtrd/crtrd.toml", 'idle_grace = "2s"\n')
+    machine.run("systemctl start crtrd.socket; systemctl restart crtrd.service")
     for name, (script, options) in UNWILLING.items():
         machine.run(["crtrctl", "arm", name, "--on-failure", "continue", *options, "--shell", script])
     for name in UNWILLING:
@@ -60,6 +61,21 @@ def test_groups_end_as_specified(machine):
     escapees = ledger(machine, "SELECT result FROM runs WHERE cron_name = 'escapee'")
     assert [run["result"] for run in escapees] == ["timeout"] * 5
     machine.wait_for(lambda: len(groups_of(machine)) == 1, 15, "the groups of the runs to go, but for the kept one")
+    held_keeps_nobody_awake(machine)
+
+
+def held_keeps_nobody_awake(machine):
+    """The daemon leaves a held one-shot behind, and is woken for nothing but its expiry."""
+    soon, expires = machine.run("date -u -d '+1 seconds' +%FT%TZ; date -u -d '+12 seconds' +%FT%TZ").stdout.split()
+    machine.run(["crtrctl", "arm", "later", "--at", soon, "--expires-at", expires, "--shell", "echo busy >&2; exit 75"])
+    machine.wait_for(lambda: not machine.processes(DAEMON), 9, "the idle exit")
+    row = "SELECT status, reason, detail FROM occurrences WHERE cron_name = 'later'"
+    assert ledger(machine, row) == [{"status": "held", "reason": "held", "detail": "busy"}]
+    machine.wait_for(lambda: ledger(machine, row)[0]["status"] != "held", 15, "its expiry")
+    assert (ledger(machine, row)[0]["status"], ledger(machine, row)[0]["reason"]) == ("missed", "deadline")
+    missed = [entry for entry in machine.journal("-u", "crtrd.service")
+              if entry.get("CRTRD_EVENT") == "cron.occurrence.missed"]
+    assert [entry["CRTRD_CRON"] for entry in missed] == ["later"]
 
 
 def groups_of(machine):
