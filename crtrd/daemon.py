@@ -50,7 +50,7 @@ from crtrd.migrations.boot import Applied, run_boot_list
 from crtrd.supervision.cgroup import Cgroups
 from crtrd.supervision.supervisor import Supervisor
 from crtrd.systemd.activation import take_listen_fds
-from crtrd.systemd.journal import Journal
+from crtrd.systemd.journal import Journal, is_journal
 from crtrd.systemd.manager import Manager
 from crtrd.systemd.notify import Notifier
 from crtrd.trigger.server import TriggerServer
@@ -82,6 +82,7 @@ class Daemon:
         self.clock = Clock()
         self.reactor = Reactor(self.clock)
         self.journal = Journal(sys.stderr)
+        self.journal.aloud = not is_journal(sys.stderr, environ)
         self.boot_id = self.clock.boot_id()
         self.instance = uuid.uuid4().hex
         self.settings = self._first_settings()
@@ -176,7 +177,7 @@ class Daemon:
         self.engine = Engine(self.reactor, self.store, self.executor, self._limits())
         self.executor.post = self.engine.post
         self.files = HostFiles(self.engine, self.places, lambda table, where: new_definition(
-            table, self.executor, os.geteuid(), where=where, timezone=host_zone()))
+            table, self.executor, os.geteuid(), where=where, timezone=host_zone(), pools=self.engine.limits.pools))
         self.executor.listeners.append(self.journal.event)
 
     def _limits(self) -> Limits:

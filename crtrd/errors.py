@@ -14,11 +14,16 @@ class CrtrdError(Exception):
 
 
 class ScheduleError(CrtrdError):
-    """A schedule text that cannot be accepted: `field` names the part at fault, `reason` says why."""
+    """A schedule text that cannot be accepted: `field` names the part at fault, `reason` says why.
 
-    def __init__(self, text: str, field: str, reason: str) -> None:
+    `what` is what the text is, where it is not a schedule with fields.
+    """
+
+    def __init__(self, text: str, field: str, reason: str, what: str = "") -> None:
         shown = text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
-        super().__init__(f"cannot use schedule {shown!r}: {field}: {reason}")
+        where = f"{what} {shown!r}" if what else f"schedule {shown!r}: {field}"
+        super().__init__(f"cannot use {where}: {reason}")
+        self.where = where
         self.text, self.field, self.reason = text, field, reason
 
 

@@ -9,6 +9,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from jeepney import DBusAddress, HeaderFields, MessageFlag, MessageType, Parser, new_method_call
 from jeepney.auth import BEGIN, AuthenticationError, Authenticator
@@ -28,6 +29,8 @@ DESCRIPTORS = 8
 DBUS = "org.freedesktop.DBus"
 PROPERTIES = "org.freedesktop.DBus.Properties"
 FREEDESKTOP_ERROR = "org.freedesktop.DBus.Error."
+NO_SESSION = ("DBUS_SESSION_BUS_ADDRESS is not set; log in as that user (machinectl shell NAME@, or ssh) or set "
+              "XDG_RUNTIME_DIR=/run/user/UID")
 AWAY = frozenset({"ServiceUnknown", "NoReply", "NameHasNoOwner", "Disconnected", "TimedOut", "Timeout", "NoServer"})
 """Errors by which the bus says that the daemon did not answer, rather than that it refused."""
 
@@ -51,6 +54,8 @@ def choose_bus(environ: Mapping[str, str], *, user: bool) -> tuple[str, str]:
     private = names.places(environ, user=user).private_bus
     if environ.get("CRTR_HOME") and private.exists():
         return names.bus_address(private), f"bus {private}"
+    if user and not environ.get("DBUS_SESSION_BUS_ADDRESS") and (runtime := environ.get("XDG_RUNTIME_DIR")):
+        return names.bus_address(Path(runtime) / "bus"), "user bus"  # as sd_bus_open_user(3)
     return ("SESSION", "user bus") if user else ("SYSTEM", "system bus")
 
 
@@ -81,7 +86,8 @@ class Client:
             self._socket = _connect(address)
         except (OSError, AuthenticationError, KeyError, ValueError, RuntimeError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-            message = f"cannot reach the {called}: {reason}"
+            missing = isinstance(error, KeyError) and address == "SESSION"
+            message = f"cannot reach the {called}: {NO_SESSION if missing else reason}"
             raise Unreachable(message) from error
         self._bus("Hello")
 
@@ -157,8 +163,14 @@ class Client:
         text = str(reply.body[0]) if reply.body else name
         short = name.removeprefix(FREEDESKTOP_ERROR)
         if short in AWAY or short.startswith("Spawn."):
-            raise Unreachable(self._lost(text))
+            raise Unreachable(self._lost(text) + self._look)
         raise Refused(name.rpartition(".")[2], text)
+
+    @property
+    def _look(self) -> str:
+        """Where a daemon that did not come up has said why; one of a folder of its own says it on its terminal."""
+        journal = {"user bus": "journalctl --user -u crtrd", "system bus": "journalctl -u crtrd"}.get(self._called)
+        return f"\nSee {journal}" if journal else ""
 
     def _lost(self, reason: str) -> str:
         return f"cannot reach crtrd on the {self._called}: {reason}"

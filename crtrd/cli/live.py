@@ -3,7 +3,9 @@
 import argparse
 import sys
 import time
+from fnmatch import fnmatchcase
 
+from crtrd.cli.looking import selected
 from crtrd.cli.session import DONE, Session
 from crtrd.cli.words import harmless, moment, rfc3339
 
@@ -16,6 +18,10 @@ def build(parser: argparse.ArgumentParser, verb: str) -> None:
 def monitor(session: Session) -> int:
     """Every event is printed as it arrives; with --json one object a line."""
     session.client.subscribe()
+    if session.options.name:
+        known = session.everything("ListCrons", {})
+        for view in selected(known, session.options.name):  # by which its events may be named
+            session.options.name += [str(view.get("name")), str(view.get("id"))]
     session.out.note("Waiting for events; end with Ctrl-C.")
     sys.stdout.flush()
     for member, body in session.client.signals(None):
@@ -30,7 +36,8 @@ def monitor(session: Session) -> int:
 
 def _wanted(session: Session, kind: str, fields: dict[str, object]) -> bool:
     names = session.options.name
-    mine = not names or {fields.get("CRTRD_CRON"), fields.get("CRTRD_CRON_ID")} & set(names)
+    words = {str(fields.get("CRTRD_CRON")), str(fields.get("CRTRD_CRON_ID"))}
+    mine = not names or any(fnmatchcase(word, name) for word in words for name in names)
     return bool(mine) and kind.startswith(session.options.kind)
 
 

@@ -2,6 +2,7 @@
 exit status. The table of verbs is here; what they do is in the modules that it names."""
 
 import argparse
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -86,14 +87,30 @@ STATUSES = {
 """The exit status of each refusal that does not simply mean: failed."""
 
 
+_UNKNOWN = "unrecognized arguments: "
+_BEFORE = re.compile(r"-([0-9]+(?:\.[0-9]+)?\s*[A-Za-zµ][\w\s.]*)")
+"""`-1h`, which argparse takes for an option."""
+FAULTS = {USAGE: "Usage", NOT_FOUND: "NotFound", UNREACHABLE: "Unreachable"}
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, with our way of saying what is wrong."""
 
     def error(self, message: str) -> NoReturn:
-        unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0].split("=")[0]
-        if unknown.startswith("--"):
-            message += _meant(unknown, (option for action in self._actions for option in action.option_strings))
+        first, *others = message.removeprefix(_UNKNOWN).split() if message.startswith(_UNKNOWN) else [""]
+        if first.startswith("--"):
+            message += _meant(first.partition("=")[0], self._option_string_actions)
+        elif first and others and not any(word.startswith("-") for word in others):
+            message += "; an expression of several words is quoted: '0 2 * * *'"
         raise Failure(f"cannot understand the command: {message}\nTry '{self.prog} --help'.", USAGE)
+
+
+class _Formatter(argparse.HelpFormatter):
+    """`--json=off|short|pretty`, as it is written everywhere."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        usual = super()._format_action_invocation(action)
+        return "--json=" + "|".join(JSON_MODES) if "--json" in action.option_strings else usual
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -102,19 +119,31 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        return _run(sys.argv[1:] if arguments is None else arguments)
+        return _run(given)
     except Failure as failure:
-        return _say(str(failure), failure.status)
+        code = FAULTS.get(failure.status, "Failed")
+        return _say(str(failure), failure.status, code if _wants_json(given) else "")
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     finally:
         sys.stdout.flush()
 
 
-def _say(text: str, status: int) -> int:
-    print("crtrctl: " + harmless(text, keep="\n"), file=sys.stderr)
+def _say(text: str, status: int, code: str = "") -> int:
+    """What went wrong on standard error; with a `code` as JSON."""
+    if code:
+        import json  # noqa: PLC0415
+
+        print(json.dumps({"error": {"code": code, "message": text}}), file=sys.stderr)
+    else:
+        print("crtrctl: " + harmless(text, keep="\n"), file=sys.stderr)
     return status
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    return bool({"--json=short", "--json=pretty"} & set(_joined(_cut(arguments)[0])))
 
 
 def _run(arguments: list[str]) -> int:
@@ -123,8 +152,10 @@ def _run(arguments: list[str]) -> int:
     verb, rest = _find_verb(before)
     if verb is None:
         return _without_verb(rest)
+    if verb == "help":
+        return _run([*(word for word in rest if word in VERBS), "--help"])
     if verb not in VERBS:
-        raise Failure(f"cannot {verb}: there is no such verb{_meant(verb, VERBS)}", USAGE)
+        raise Failure(f"cannot understand the command: there is no verb {verb!r}{_meant(verb, VERBS)}", USAGE)
     module = import_module(f"crtrd.cli.{VERBS[verb].module}")
     parser = _parser(VERBS[verb])
     module.build(parser, verb)
@@ -152,9 +183,11 @@ def _perform(verb: str, action: Callable[[Session], int], options: argparse.Name
         text = str(refusal)
         if refusal.name == "NoSuchCron" and isinstance(getattr(options, "name", None), str | list):
             text += _meant_cron(session, options.name)
-        return _say(text, STATUSES.get(refusal.name, FAILED))
+        if STATUSES.get(refusal.name) == NOT_AUTHORISED and not options.user:
+            text += "\nAsk as root, or for crons of your own: crtrctl --user …"
+        return _say(text, STATUSES.get(refusal.name, FAILED), refusal.name if session.out.json else "")
     except Unreachable as error:
-        return _say(str(error), UNREACHABLE)
+        return _say(str(error), UNREACHABLE, "Unreachable" if session.out.json else "")
     finally:
         session.close()
 
@@ -179,9 +212,13 @@ def _cut(arguments: list[str]) -> tuple[list[str], list[str] | None]:
 
 
 def _joined(arguments: list[str]) -> list[str]:
-    """`--json pretty` is `--json=pretty`, and `--json` alone is short; so no word after it is taken for a mode."""
+    """`--json pretty` is `--json=pretty`, and `--json` alone is short; so no word after it is taken for a mode.
+
+    A time of the past, `-1h`, is `1h ago`: no option begins with a digit.
+    """
     found: list[str] = []
-    for word in arguments:
+    for given in arguments:
+        word = f"{before[1]} ago" if (before := _BEFORE.fullmatch(given)) else given
         if found and found[-1] == "--json":
             found[-1] = f"--json={word}" if word in JSON_MODES else "--json=short"
             if word in JSON_MODES:
@@ -207,7 +244,7 @@ def _parser(verb: Verb) -> Parser:
     parser = Parser(
         prog=f"crtrctl {verb.name}", usage=f"crtrctl {verb.name} [OPTION…] {verb.usage}".rstrip(),
         description=verb.does[0].upper() + verb.does[1:] + ".", allow_abbrev=False, add_help=False,
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=80),
+        formatter_class=lambda prog: _Formatter(prog, max_help_position=32, width=80),
     )
     common = parser.add_argument_group("options of every verb")
     common.add_argument("-h", "--help", action="help", help="show this and exit")
@@ -246,7 +283,10 @@ def _overview() -> str:
         "  --user, --system                   whose instance (the system's)",
         "  --json=off|short|pretty            print JSON",
         "  --no-legend, --no-pager, -q        less around the answer",
-        "  -h, --help, --version",
+        "  -h, --help, --version              also: crtrctl help [VERB]",
+        "",
+        "Runs and occurrences are named by their id or its first digits, at least 4.",
+        "Times: 2026-12-01T02:00, 07:00, 'tomorrow 07:00', now, +5m, '1h ago'.",
         "",
         "Exit status: 0 done, 1 failed, 2 usage, 3 not active, 4 no such cron or run,",
         "5 not authorised, 6 daemon or bus unreachable.",

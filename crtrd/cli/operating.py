@@ -18,16 +18,19 @@ def build(parser: argparse.ArgumentParser, verb: str) -> None:
 def drain(session: Session) -> int:
     """Start nothing more; what is due waits."""
     session.client.call("Drain", "b", True)  # noqa: FBT003  # the bus has no keywords
+    session.acted()
     return DONE
 
 
 def undrain(session: Session) -> int:
     session.client.call("Drain", "b", False)  # noqa: FBT003
+    session.acted()
     return DONE
 
 
 def reload(session: Session) -> int:
     session.client.call("Reload")
+    session.acted()
     return DONE
 
 
@@ -41,6 +44,7 @@ def reexecute(session: Session) -> int:
         time.sleep(PAUSE)  # noqa: TID251 - nothing tells when it has come
         try:
             if _instance(session) != before:
+                session.acted()
                 return DONE
         except Unreachable:
             continue

@@ -6,7 +6,7 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from crtrd.cli.looking import cron
+from crtrd.cli.looking import cron, waits_for
 from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session
 from crtrd.cli.words import moment, relative, rfc3339
 from crtrd.errors import ScheduleError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crtrd.schedule.nights import Change
 
 MOST, MOST_NIGHTS = 1000, 20
+FIELDS = 5
 _ZONE_FOLDER = "/usr/share/zoneinfo/"
 
 
@@ -32,9 +33,14 @@ def build(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def following(session: Session) -> int:
     options = session.options
-    zone = _zone(str(cron(session, options.name).get("timezone") or "UTC"))
+    view = cron(session, options.name)
+    zone = _zone(str(view.get("timezone") or "UTC"))
     (instants,) = session.client.call("Next", "su", options.name, _count(session))
     found = [each for each in instants if isinstance(each, int)] if isinstance(instants, list) else []
+    if not found and not session.out.json:
+        waiting = view.get("state") == "active"
+        session.out.note(f"Next: {waits_for(view.get('schedule'))}." if waiting else "No instants ahead.")
+        return DONE
     return _show(session, found, zone)
 
 
@@ -43,6 +49,7 @@ def calendar(session: Session) -> int:
     from crtrd.schedule.spec import compile_schedule  # noqa: PLC0415  # a dozen modules, for this verb alone
 
     options = session.options
+    options.schedule = list(map(_guessed, _whole(options.schedule)))
     name = options.timezone or host_zone()
     start = instant_of(options.start, name, session.now) if options.start else session.now
     try:
@@ -64,6 +71,34 @@ def calendar(session: Session) -> int:
     for night in dict.fromkeys(map(str, nights[:MOST_NIGHTS])):
         session.out.note(night)
     return DONE
+
+
+def _guessed(text: str) -> str:
+    """A systemd calendar without the word `calendar`, which no other kind of schedule looks like."""
+    from crtrd.schedule.calendar import parse_calendar  # noqa: PLC0415
+    from crtrd.schedule.cronfields import parse_cron  # noqa: PLC0415
+
+    first = text.split(maxsplit=1)[:1]
+    if first in (["at"], ["every"], ["calendar"]) or text.startswith("@"):
+        return text
+    try:
+        parse_cron(text, "")
+    except ScheduleError:
+        try:
+            parse_calendar(text)
+        except ScheduleError:
+            return text
+        return f"calendar {text}"
+    return text
+
+
+def _whole(schedule: list[str]) -> list[str]:
+    """The fields of an expression that was not quoted, which are no schedules each. Raises Failure."""
+    expression = " ".join(schedule)
+    if len(schedule) == FIELDS and not any(" " in text or text.startswith("@") for text in schedule):
+        raise Failure(f"cannot use five schedules {expression!r}: quote the expression, crtrctl calendar "
+                      f"'{expression}'", USAGE)
+    return schedule
 
 
 def _count(session: Session) -> int:

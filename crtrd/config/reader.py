@@ -83,7 +83,8 @@ def read_fields(table: Mapping[str, object], *, where: str, timezone: str) -> di
         try:
             fields[name] = read_value(key, value, timezone)
         except ScheduleError as error:
-            raise ConfigError(where, name, f"{error.field}: {error.reason}") from error
+            what = f"{error.where}: " if error.field == "timezone" else ""
+            raise ConfigError(where, name, what + error.reason) from error
         except ValueError as error:
             raise ConfigError(where, name, str(error)) from error
     return fields

@@ -48,6 +48,14 @@ class Settings:
     ledger: str = "sqlite"
 
 
+class Below(ValueError):
+    """A key within a table is at fault."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
+
+
 def merge(settings: Settings, table: Mapping[str, object], path: str) -> Settings:
     """`settings` with what one file says on top. Raises ConfigError naming file and key."""
     changes = {}
@@ -57,6 +65,8 @@ def merge(settings: Settings, table: Mapping[str, object], path: str) -> Setting
             raise ConfigError(path, key, "there is no such key")
         try:
             changes[key] = reader(value)
+        except Below as error:
+            raise ConfigError(path, f"{key}.{error.key}", str(error)) from error
         except ScheduleError as error:
             raise ConfigError(path, key, error.reason) from error
         except ValueError as error:
@@ -118,7 +128,16 @@ def _pools(value: object) -> tuple[tuple[str, int], ...]:
     if not isinstance(value, Mapping):
         raise ValueError("it must be a table of NAME = limit")
     count = _count(1, 100_000)
-    return tuple((_text(name), count(limit)) for name, limit in value.items())
+    return tuple((_text(name), _below(name, count, limit)) for name, limit in value.items())
+
+
+def _below(key: str, read: Callable[[object], int], value: object) -> int:
+    try:
+        return read(value)
+    except ScheduleError as error:
+        raise Below(key, error.reason) from error
+    except ValueError as error:
+        raise Below(key, str(error)) from error
 
 
 def _retention(value: object) -> Retention:
@@ -128,8 +147,8 @@ def _retention(value: object) -> Retention:
         "success": _span(0), "failure": _span(0), "runs_per_cron": _count(1, 1_000_000_000),
     }
     if unknown := sorted(value.keys() - readers.keys()):
-        raise ValueError(f"there is no such key: {unknown[0]}")
-    return replace(Retention(), **{name: readers[name](each) for name, each in value.items()})
+        raise Below(unknown[0], "there is no such key")
+    return replace(Retention(), **{name: _below(name, readers[name], each) for name, each in value.items()})
 
 
 READERS: dict[str, Callable[[object], Any]] = {

@@ -1,9 +1,12 @@
 """Typed reading of what callers pass: every value from outside goes through here. Refuses with INVALID_ARGUMENT."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
 
 from crtrd.config.reader import printable
+from crtrd.core.cron import State
+from crtrd.core.occurrence import Result, Status
 from crtrd.errors import Code, RequestError
 from crtrd.ledger.queries import Filter
 from crtrd.schedule.zone import END
@@ -83,11 +86,21 @@ def page(limit: object, cursor: object) -> tuple[int, int]:
 
 
 def cron_filter(value: object) -> Filter:
-    return Filter(**options(value, "list crons", {"state": str, "name": str}))
+    chosen = options(value, "list crons", {"state": str, "name": str})
+    _check_words("list crons", chosen, {"state": State})
+    return Filter(**chosen)
+
+
+def _check_words(verb: str, chosen: Mapping[str, Any], known: Mapping[str, type[StrEnum]]) -> None:
+    """A word that nothing can have is a slip of the pen; '' stands for any."""
+    for key, words in known.items():
+        if (given := chosen.get(key, "")) and given not in set(words):
+            raise refuse(f"cannot {verb}: {key} must be one of {', '.join(words)}, not {printable(given)!r}")
 
 
 def history_filter(value: object, verb: str, cron_id: str, words: Mapping[str, type]) -> Filter:
     """`cron` has been resolved to `cron_id`; the rest is narrowed by value."""
     chosen = options(value, verb, {"cron": str, "since": int, "until": int, **words})
     chosen.pop("cron", None)
+    _check_words(verb, chosen, {"status": Status, "result": Result})
     return Filter(cron_id=cron_id, **chosen)

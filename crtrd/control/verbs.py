@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from crtrd import __version__
 from crtrd.config.loader import host_zone
-from crtrd.control import arguments, operating, telling, views
+from crtrd.control import arguments, operating, telling, views, waiting
 from crtrd.control.access import Ask, Caller, nobody_to_ask
 from crtrd.control.admission import Admission, belongs_to
 from crtrd.control.arming import changed_fields, new_definition
@@ -23,7 +23,7 @@ from crtrd.control.denials import Denials
 from crtrd.control.explain import explanation
 from crtrd.control.metrics import Metrics
 from crtrd.core import events
-from crtrd.core.cron import SECOND, Cron, Definition
+from crtrd.core.cron import SECOND, Cron, Definition, Overlap
 from crtrd.core.effects import Announce
 from crtrd.core.occurrence import Occurrence, Origin
 from crtrd.core.timetable import compiled, instants_ahead
@@ -147,7 +147,8 @@ class Control:
         table = arguments.table(given[0], "definition")
         uid, cron_id = _uid(caller), uuid.uuid4().hex
         where = f"cron {_shown(table.get('name'))}"
-        definition, account = new_definition(table, self.engine.executor, uid, where=where, timezone=host_zone())
+        definition, account = new_definition(
+            table, self.engine.executor, uid, where=where, timezone=host_zone(), pools=self.engine.limits.pools)
         self.post(
             lambda now, ticket: events.ArmRequested(now, ticket, uid, cron_id, definition, account),
             _mapped(reply, lambda cron: {"id": cron.id, "next": cron.next_at}, Cron))
@@ -155,7 +156,8 @@ class Control:
     def _change(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         cron = self.cron(given[0])
         table = arguments.table(given[1], "changes")
-        changes, account = changed_fields(table, cron, self.engine.executor, where=f"cron {cron.name}")
+        changes, account = changed_fields(
+            table, cron, self.engine.executor, where=f"cron {cron.name}", pools=self.engine.limits.pools)
         if caller.limited:
             account = cron.account  # should another user be written into it meanwhile, it starts nothing
         self.post(
@@ -265,7 +267,12 @@ class Control:
 
     def _get_occurrence(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         found = self._occurrence(given[0])
-        reply(views.occurrence_view(found, self.queries.cells(found.id)))
+        reply(self._seen(found))
+
+    def _seen(self, row: Occurrence) -> views.View:
+        """With what it waits for, where it waits."""
+        row = replace(row, detail=waiting.detail(row, self.engine, self.queries))
+        return views.occurrence_view(row, self.queries.cells(row.id))
 
     def _list_crons(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         wanted, (limit, after) = arguments.cron_filter(given[0]), arguments.page(given[1], given[2])
@@ -300,7 +307,7 @@ class Control:
     def _list_occurrences(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         wanted, limit, after = self.history(given, caller, "list occurrences", {"status": str})
         found, onward = self.queries.occurrences(wanted, limit, after)
-        rows = [views.occurrence_view(each, self.queries.cells(each.id)) for each in found]
+        rows = [self._seen(each) for each in found]
         reply((rows, str(onward) if onward else ""))
 
     def _list_runs(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
@@ -379,8 +386,9 @@ def _shown(value: object) -> str:
 
 
 def _check_overlap(value: str) -> None:
-    if value and value not in {"skip", "queue", "replace", "allow"}:
-        raise RequestError(Code.INVALID_ARGUMENT, f"cannot run: overlap {_shown(value)} is no policy")
+    if value and value not in set(Overlap):
+        words = ", ".join(Overlap)
+        raise RequestError(Code.INVALID_ARGUMENT, f"cannot run: overlap must be one of {words}, not {_shown(value)}")
 
 
 def _dispatched(answer: tuple[Occurrence | None, tuple[str, ...]]) -> dict[str, object]:

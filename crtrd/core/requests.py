@@ -59,7 +59,7 @@ WHEN = frozenset({"schedule", "timezone", "dst_gap", "dst_overlap", "jitter", "s
 def arm(event: ArmRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
     definition = event.definition
     if (other := facts.find_cron(definition.name)) is not None and other.name == definition.name:
-        message = f"cannot arm {definition.name!r}: a cron of that name exists"
+        message = f"cannot arm {definition.name!r}: a cron of that name exists; change or cancel that one"
         raise RequestError(Code.CRON_EXISTS, message)
     anchor = event.at - event.at % SECOND
     cron = Cron(
@@ -99,7 +99,9 @@ def _check_circle(definition: Definition, what: str, facts: Facts) -> None:
 def _check_schedule(cron: Cron, what: str) -> None:
     try:
         compiled(cron.definition, cron.anchor, cron.id)
-    except (ScheduleError, ValueError) as error:
+    except ScheduleError as error:
+        raise RequestError(Code.INVALID_DEFINITION, f"{what}: {error.where}: {error.reason}") from error
+    except ValueError as error:
         raise RequestError(Code.INVALID_DEFINITION, f"{what}: {error}") from error
 
 

@@ -126,6 +126,17 @@ class Queries:
         sql = "SELECT count(*) FROM occurrences WHERE settled_at IS NULL AND status = 'held' AND ? IN ('', cron_id)"
         return int(self._rows(sql, cron_id)[0][0])
 
+    def pool_count(self, pool: str) -> int:
+        sql = "SELECT count(*) FROM runs r JOIN crons c ON c.id = r.cron_id WHERE r.phase <> 'ended' AND c.pool = ?"
+        return int(self._rows(sql, pool)[0][0])
+
+    def begun(self, cron_id: str) -> str:
+        """The id of the oldest open occurrence that is running or held, '' where there is none."""
+        sql = ("SELECT id FROM occurrences WHERE settled_at IS NULL AND cron_id = ? AND status IN ('running', 'held') "
+               "ORDER BY serial LIMIT 1")
+        found = self._rows(sql, cron_id)
+        return str(found[0][0]) if found else ""
+
     def live_count(self, cron_id: str) -> int:
         sql = "SELECT count(*) FROM runs WHERE phase <> 'ended' AND cron_id = ?"
         return int(self._rows(sql, cron_id)[0][0])

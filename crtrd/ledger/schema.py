@@ -140,7 +140,7 @@ def refuse_newer(path: Path) -> None:
     if found < 0:
         raise LedgerRefused(f"cannot open ledger {path}: its schema version is {found}; it was left as it is")
     if found > len(STEPS):
-        reason = f"it has schema version {found}, this crtrd knows up to {len(STEPS)}"
+        reason = f"it has schema version {found}, this crtrd knows up to {len(STEPS)}: install that newer one again"
         raise LedgerRefused(f"cannot open ledger {path}: {reason}; it was left as it is")
 
 

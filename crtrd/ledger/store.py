@@ -173,7 +173,8 @@ def _lock(path: Path) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        raise LedgerRefused(f"cannot open ledger {path}: another crtrd has it open") from None
+        raise LedgerRefused(f"cannot open ledger {path}: another crtrd has it open; stop that one "
+                            "(systemctl stop crtrd.service), or set CRTR_HOME to a folder of this one's own") from None
     return fd
 
 

@@ -66,7 +66,7 @@ def parse_cron(text: str, salt: str = "") -> CronPlan:
         texts = []
     if len(texts) < len(FIELDS):
         missing = FIELDS[len(texts)]
-        raise ScheduleError(text, missing.name, f"this field is missing, only {len(texts)} are there")
+        raise ScheduleError(text, missing.name, f"this field is missing: there are five, and here {len(texts)}")
     minutes, hours, days, months, weekdays = (_mask(index, part, text, salt) for index, part in enumerate(texts))
     # Debian: a day field that starts with * narrows the other; two plain ones widen each other
     either = not (texts[2].startswith("*") or texts[4].startswith("*"))

@@ -160,17 +160,17 @@ def load_zone(name: str, loader: Callable[[str], tzinfo] = ZoneInfo.no_cache) ->
     if known is not None:
         return known
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
-        raise ScheduleError(name, "timezone", "not the name of a time zone")
+        raise ScheduleError(name, "timezone", "not the name of a time zone", "timezone")
     if name in _NOT_ZONES:
-        raise ScheduleError(name, "timezone", "does not name one zone; use a name like Europe/Berlin")
+        raise ScheduleError(name, "timezone", "does not name one zone; use a name like Europe/Berlin", "timezone")
     if name.startswith("right/"):
-        raise ScheduleError(name, "timezone", "zones that count leap seconds are not supported")
+        raise ScheduleError(name, "timezone", "zones that count leap seconds are not supported", "timezone")
     try:
         # UTC needs no zone files, so that a host without any still has schedules
         zone = Zone(name, UTC if name == "UTC" else loader(name))
     except (KeyError, ValueError, OSError) as error:
         # zoneinfo raises KeyError's child for a name it has not, the others for what is no zone file
-        raise ScheduleError(name, "timezone", "there is no such time zone here") from error
+        raise ScheduleError(name, "timezone", "there is no such time zone here", "timezone") from error
     _zones[name] = zone
     return zone
 

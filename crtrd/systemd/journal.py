@@ -25,7 +25,7 @@ STANDSTILL = 100_000
 PATIENCE = 1_000_000
 """Microseconds that one call may wait, all its entries together: journald takes some 20000 entries a second."""
 BUFFER = 1 << 20
-DEBUG, INFO, WARNING = 7, 6, 4
+DEBUG, INFO, WARNING, ERROR = 7, 6, 4, 3
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 _TOO_LARGE = frozenset({errno.EMSGSIZE, errno.ENOBUFS})
 
@@ -41,6 +41,8 @@ class Journal:
         self._level = DEBUG
         self._deadline = 0
         self._stalled = False
+        self.aloud = False
+        """Errors stand on `fallback` too: it is somebody's terminal or file, not the journal again."""
         self.lost = 0
         """Entries that could not be written and have not been reported yet."""
 
@@ -66,6 +68,8 @@ class Journal:
         ]
         self._begin()
         self._write(serialize(_that_apply(fields)), f"{announce.kind}: {announce.message}")
+        if announce.priority <= ERROR and self._socket is not None and self.aloud:
+            self._print(f"{announce.kind}: {announce.message}", "crtrd: ")
 
     def output(self, identifier: str, stream: str, lines: list[bytes], fields: Mapping[str, str]) -> None:
         """One entry a line of what a command wrote to `stream`, under its cron's name; the bytes as they are."""
@@ -179,6 +183,15 @@ class Journal:
         except OSError:
             return False
         return True
+
+
+def is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Whether the stream leads to the journal: JOURNAL_STREAM has its device and inode, systemd.exec(5)."""
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
 def _that_apply(fields: list[Field]) -> list[Field]:

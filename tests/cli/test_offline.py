@@ -25,8 +25,13 @@ SECOND = 1_000_000
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["lsit"], "cannot lsit: there is no such verb. Did you mean list?"),
-        (["frobnicate"], "there is no such verb"),
+        (["lsit"], "there is no verb 'lsit'. Did you mean list?"),
+        (["frobnicate"], "there is no verb 'frobnicate'"),
+        (["list", "--stat", "active"], "Did you mean --state?"),
+        (["arm", "x", "--cron", "0", "2", "*", "*", "*", "--", "true"], "is quoted: '0 2 * * *'"),
+        (["calendar", "0", "2", "*", "*", "*"], "quote the expression, crtrctl calendar '0 2 * * *'"),
+        (["runs", "--result", "fine"], "exit-code"), (["occurrences", "x", "--status", "odd"], "missed"),
+        (["why"], "required"),
         (["--bogus"], "there is no verb"),
         (["list", "--bogus"], "unrecognized arguments: --bogus"),
         (["list", "--json=yaml"], "--json"),
@@ -56,7 +61,10 @@ def test_usage_is_explained(nobody, arguments, said):
 def test_unreachable(nobody):
     env = {"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent/bus"}
     assert "cannot reach the system bus: No such file" in nobody.run("list", status=6, **env).stderr
-    assert "cannot reach the user bus" in nobody.run("--user", "list", status=6).stderr
+    assert "DBUS_SESSION_BUS_ADDRESS is not set; log in" in nobody.run("--user", "list", status=6).stderr
+    said = nobody.run("list", "--json", status=6, **env)
+    assert json.loads(said.stderr)["error"]["code"] == "Unreachable"
+    assert json.loads(nobody.run("list", "--json", "--odd", status=2).stderr)["error"]["code"] == "Usage"
     env = {"DBUS_SYSTEM_BUS_ADDRESS": "tcp:host=localhost,port=1"}
     assert "cannot reach the system bus" in nobody.run("status", status=6, **env).stderr
 
@@ -73,7 +81,10 @@ def test_help_fits_eighty_columns(nobody):
     arming = nobody.out("arm", "--help")
     assert all(key.flag in arming for key in KEYS)
     assert nobody.out("--version").startswith("crtrctl ")
-    assert nobody.out(status=2) == overview
+    assert nobody.out(status=2) == nobody.out("help") == overview
+    assert nobody.out("help", "arm") == arming
+    assert "--json=off|short|pretty" in arming
+    assert "--json=off|short|pretty" in overview
 
 
 def test_calendar(nobody):
@@ -86,6 +97,8 @@ def test_calendar(nobody):
     assert [line.split()[5] for line in table.splitlines()] == [
         "2030-01-01T00:00:00Z", "2030-01-01T05:00:00Z", "2030-01-02T00:00:00Z"]
     assert "@reboot" in nobody.out("calendar", "@reboot")
+    monday = ("--from", "2026-03-01", "-n", "1", "--json")
+    assert nobody.out("calendar", "Mon 07:00", *monday) == nobody.out("calendar", "calendar Mon 07:00", *monday)
     night = nobody.out("calendar", "30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-03-28", "-n", "3")
     header, _, changed, after, told = night.splitlines()
     assert header.split() == ["LOCAL", "UTC", "LEFT", "CHANGE"]
@@ -113,6 +126,9 @@ def test_the_bus_of_an_instance(tmp_path):
     home = {"CRTR_HOME": str(tmp_path)}
     assert choose_bus({}, user=False) == ("SYSTEM", "system bus")
     assert choose_bus(home, user=True)[0] == "SESSION"
+    assert choose_bus({"XDG_RUNTIME_DIR": "/run/user/7"}, user=True) == ("unix:path=/run/user/7/bus", "user bus")
+    given = {"XDG_RUNTIME_DIR": "/run/user/7", "DBUS_SESSION_BUS_ADDRESS": "unix:path=/x"}
+    assert choose_bus(given, user=True) == ("SESSION", "user bus")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/bus").touch()
     assert choose_bus(home, user=False)[0] == f"unix:path={tmp_path}/run/bus"
@@ -122,6 +138,7 @@ def test_json_option_takes_no_name_for_a_mode():
     assert _joined(["list", "--json", "tick"]) == ["list", "--json=short", "tick"]
     assert _joined(["--json", "pretty", "list"]) == ["--json=pretty", "list"]
     assert _joined(["list", "--json"]) == ["list", "--json=short"]
+    assert _joined(["runs", "--since", "-1h", "-n", "-1"]) == ["runs", "--since", "1h ago", "-n", "-1"]
 
 
 def test_surfaces_agree_on_what_is_a_time():

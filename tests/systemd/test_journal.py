@@ -232,3 +232,26 @@ def test_text_is_utf8_or_escaped(text):
 def test_undecodable_file_names_keep_their_bytes():
     assert to_bytes(b"caf\xe9".decode("utf-8", "surrogateescape")) == b"caf\xe9"
     assert to_bytes("\ud800") == b"\\ud800"
+
+
+def test_errors_are_seen_where_the_daemon_was_started_by_hand(journald, path):
+    text = io.StringIO()
+    journal = Journal(text, path)
+    failed = Announce("daemon.failed", "cannot open ledger: it is taken", {}, 2)
+    journal.event(failed)
+    assert text.getvalue() == "", "stderr is the journal again"
+    journal.aloud = True
+    journal.event(ANNOUNCE)
+    journal.event(failed)
+    assert text.getvalue() == "crtrd: daemon.failed: cannot open ledger: it is taken\n"
+    assert [entry["CRTRD_EVENT"] for entry in journald.entries()].count(b"daemon.failed") == 2
+    journal.close()
+
+
+def test_a_stream_is_the_journal_by_its_device_and_inode(tmp_path):
+    with (tmp_path / "stream").open("w") as stream:
+        found = os.fstat(stream.fileno())
+        assert room.is_journal(stream, {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})
+        assert not room.is_journal(stream, {"JOURNAL_STREAM": f"{found.st_dev}:1"})
+        assert not room.is_journal(stream, {})
+    assert not room.is_journal(io.StringIO(), {"JOURNAL_STREAM": "1:1"})
