@@ -185,8 +185,10 @@ class Journal:
         return True
 
 
-def is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
+def is_journal(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
     """Whether the stream leads to the journal: JOURNAL_STREAM has its device and inode, systemd.exec(5)."""
+    if stream is None:  # the descriptor was closed when the interpreter started
+        return False
     try:
         found = os.fstat(stream.fileno())
     except (OSError, ValueError):

@@ -254,4 +254,5 @@ def test_a_stream_is_the_journal_by_its_device_and_inode(tmp_path):
         assert room.is_journal(stream, {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})
         assert not room.is_journal(stream, {"JOURNAL_STREAM": f"{found.st_dev}:1"})
         assert not room.is_journal(stream, {})
+    assert not room.is_journal(None, {"JOURNAL_STREAM": "1:1"})
     assert not room.is_journal(io.StringIO(), {"JOURNAL_STREAM": "1:1"})
