@@ -81,10 +81,14 @@ def test_install_enables_both_and_starts_the_socket(bare: Machine, deb: Path) ->
 
 
 def test_units_are_without_complaint(machine: Machine) -> None:
-    verify = machine.run("systemd-analyze verify crtrd.socket crtrd.service")
+    """Their manual pages are looked for by name: the machine has no man(1)."""
+    for unit in ("crtrd.socket", "crtrd.service"):
+        for page, section in re.findall(r"man:([\w.]+)\((\d)\)", machine.unit(unit)["Documentation"]):
+            machine.run(f"test -e /usr/share/man/man{section}/{page}.{section}.gz")
+    verify = machine.run("systemd-analyze --man=no verify crtrd.socket crtrd.service")
     assert verify.stdout + verify.stderr == ""
     machine.user_manager("alice")
-    verify = machine.run_as("alice", "systemd-analyze --user verify crtrd.socket crtrd.service")
+    verify = machine.run_as("alice", "systemd-analyze --user --man=no verify crtrd.socket crtrd.service")
     assert verify.stdout + verify.stderr == ""
     assert [entry["MESSAGE"] for entry in machine.journal("-b", "--grep=crtrd.*Unknown", "-p", "warning")] == []
 
@@ -214,3 +218,11 @@ def test_purge_leaves_nothing(resident: Machine) -> None:
     drop_in = "/etc/systemd/system/crtrd.service.d"
     assert [path for path in left if not path.startswith(("/root/", drop_in, "/var/log/", "/var/cache/apt"))] == []
     assert not resident.processes(r"-m crtrd")
+
+
+def test_the_packages_own_test_passes_on_a_machine(machine: Machine) -> None:
+    """As autopkgtest(1) runs it: from the source tree, as root, with the package installed."""
+    machine.copy_in(PROJECT / "packaging/debian/tests", "/root/tests")
+    machine.run("chmod +x /root/tests/life")
+    done = machine.run("cd /root && tests/life", check=False, timeout=120)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["life: all is well"]), (done.stdout, done.stderr)
