@@ -42,7 +42,7 @@ def deliver_due(now: int, facts: Facts) -> Iterator[Effect]:
 def take_back(now: int, facts: Facts) -> Iterator[Effect]:
     """At start: attempts of an earlier life, whose end nobody saw, are made again with the same id."""
     for row in facts.sending():
-        due = now if row.attempts % LIVES else now + wait(row.id, row.attempts)
+        due = row.next_attempt_at if row.attempts % LIVES else now + wait(row.id, row.attempts)
         yield PutDelivery(replace(row, state=DeliveryState.PENDING, next_attempt_at=due))
 
 
@@ -97,10 +97,10 @@ def _failed(row: Delivery, event: DeliveryEnded) -> Iterator[Effect]:
 
 
 def _down(row: Delivery, queue: Queue, event: DeliveryEnded) -> Iterator[Effect]:
-    """The whole queue waits, in order; said once, when it begins."""
+    """The whole queue waits, in order, this one at its head; said once, when it begins."""
     failures = queue.failures + 1
     delay = wait(row.queue, failures, event.retry_after)
-    yield PutDelivery(_again(row, event.error, event.at))
+    yield PutDelivery(_again(row, event.error, row.next_attempt_at))
     yield PutQueue(Queue(row.queue, event.at + delay, failures))
     if failures == 1:
         text = f"{_label(row)} takes no messages: {event.error}; they are kept and tried again"

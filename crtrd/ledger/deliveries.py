@@ -7,11 +7,14 @@ from crtrd.core.occurrence import Key, Run
 from crtrd.ledger import rows
 
 FIRST_DUE = """ WHERE d.serial IN (
-     SELECT min(p.serial) FROM outbox p LEFT JOIN queues q ON q.name = p.queue
-      WHERE p.state = 'pending' AND p.next_attempt_at <= ? AND coalesce(q.until, 0) <= ?
-        AND NOT EXISTS (SELECT 1 FROM outbox s WHERE s.state = 'sending' AND s.queue = p.queue)
-      GROUP BY p.queue)
+     SELECT (SELECT r.serial FROM outbox r WHERE r.state = 'pending' AND r.queue = p.queue
+              ORDER BY r.next_attempt_at, r.serial LIMIT 1)
+       FROM (SELECT queue, min(next_attempt_at) AS first FROM outbox WHERE state = 'pending' GROUP BY queue) p
+       LEFT JOIN queues q ON q.name = p.queue
+      WHERE p.first <= ? AND coalesce(q.until, 0) <= ?
+        AND NOT EXISTS (SELECT 1 FROM outbox s WHERE s.state = 'sending' AND s.queue = p.queue))
    ORDER BY d.serial LIMIT ?"""
+"""Of each queue the one that has been due for longest: who failed goes behind who was never tried."""
 QUEUED = """(SELECT max(p.first, coalesce(q.until, 0)) AS at FROM
      (SELECT queue, min(next_attempt_at) AS first FROM outbox WHERE state = 'pending' GROUP BY queue) p
      LEFT JOIN queues q ON q.name = p.queue)"""
