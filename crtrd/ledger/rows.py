@@ -164,12 +164,14 @@ def cron_from_row(row: Row) -> Cron:
 
 
 def departed_row(departed: Departed) -> Row:
-    """The cron as JSON of its own row: it is read again only to end its last runs."""
-    return (departed.cron.id, json.dumps(cron_row(departed.cron, 0)), departed.delivers)
+    """The cron as JSON of its own row, by column: it is read again only to end its last runs."""
+    values = dict(zip(columns(CronRow), cron_row(departed.cron, 0), strict=True))
+    return (departed.cron.id, json.dumps(values), departed.delivers)
 
 
 def departed_from_row(row: Row) -> Departed:
-    return Departed(cron_from_row(tuple(json.loads(row[1]))), row[2])
+    values = json.loads(row[1])
+    return Departed(cron_from_row(tuple(values.get(name, "") for name in columns(CronRow))), row[2])
 
 
 def occurrence_row(each: Occurrence) -> Row:

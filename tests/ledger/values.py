@@ -52,6 +52,7 @@ DEFINITIONS = st.builds(
     catch_up=st.sampled_from(CatchUp), start_within=maybe(INSTANT), on_crash=st.sampled_from(OnCrash),
     on_output=st.sampled_from(OnOutput), change_ignore=TEXTS, sinks=TEXTS, alert_after=maybe(INSTANT),
     on_failure=st.sampled_from(OnFailure), pause_after=INSTANT, survivors=st.sampled_from(Survivors), resources=PAIRS,
+    inherited=TEXTS, pinned=TEXTS,
 )
 CRONS = st.builds(
     Cron, id=ID, definition=DEFINITIONS, state=st.sampled_from(State), owner=NUMBER, created_at=NUMBER,

@@ -132,14 +132,18 @@ def test_resources_and_identity(machine):
         machine.run("mount --bind /root/controllers /sys/fs/cgroup/cgroup.controllers")
     else:
         limits_bite(machine)
-    limits = ("--resource", "MemoryMax=64M", "--resource", "TasksMax=20", "--resource", "CPUQuota=50%", "--resource",
-              "Nice=3", "--timeout", "2s", "--grace", "1s", "--survivors", "kill")
+    given = ("MemoryMax=64M", "MemoryHigh=50M", "TasksMax=20", "CPUQuota=50%", "CPUWeight=50", "IOWeight=20", "Nice=3")
+    limits = [word for each in given for word in ("--resource", each)]
+    limits += ["--timeout", "2s", "--grace", "1s", "--survivors", "kill"]
     arm_limited(machine, "limited", *limits, "--shell", "trap '' TERM; setsid sleep 778 & sleep 600")
     machine.run("crtrctl run limited")
     scope, run = scope_of(machine, "limited")
     unit = machine.unit(scope)
     assert (unit["ActiveState"], unit["ControlGroup"]) == ("active", run["cgroup"])
-    assert (unit["MemoryMax"], unit["TasksMax"], unit["CPUQuotaPerSecUSec"]) == (str(64 << 20), "20", "500ms")
+    assert {key: unit[key] for key in ("MemoryMax", "MemoryHigh", "TasksMax", "CPUQuotaPerSecUSec", "CPUWeight",
+                                       "IOWeight")} == {
+        "MemoryMax": str(64 << 20), "MemoryHigh": str(50 << 20), "TasksMax": "20", "CPUQuotaPerSecUSec": "500ms",
+        "CPUWeight": "50", "IOWeight": "20"}
     assert machine.run(f"ps -o ni= -p {run['pid']}").stdout.strip() == "3"
     machine.wait_for(lambda: not machine.processes("sleep (778|600)"), 10, "the end of all in the scope")
     machine.wait_for(lambda: not scopes(machine), 5, "the scope to go")

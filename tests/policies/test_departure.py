@@ -1,5 +1,7 @@
 """A cron that is canceled while it runs: by its own command, from outside, with and without kill."""
 
+from dataclasses import replace
+
 import pytest
 
 from crtrd.core import events
@@ -69,3 +71,16 @@ def test_the_name_is_free_at_once(world):
     world.arm(schedule=("0 0 * * *",))
     world.end(run)
     assert world.cron().failures == 0
+
+
+def test_a_canceled_crons_run_keeps_its_place_in_the_pool(world):
+    world.limits = replace(world.limits, pools=(("disk", 1),))
+    world.arm(**MINUTELY, pool="disk")
+    world.wake(M)
+    world.begin()
+    (run,) = world.live()
+    world.cancel()
+    world.arm("other", pool="disk")
+    assert world.run("other")[0].status == "pending"
+    world.end(run)
+    assert [each.phase for each in world.live("other")] == ["starting"]
