@@ -1,0 +1,78 @@
+"""crtrctl with a whole daemon: heard while it runs, followed, edited, checked."""
+
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.instance import Instance
+
+pytestmark = pytest.mark.bus
+
+
+@pytest.fixture(scope="module")
+def crtrd(tmp_path_factory):
+    with Instance(tmp_path_factory.mktemp("instance") / "home") as instance:
+        instance.start()
+        yield instance
+
+
+def test_a_run_is_heard_while_it_goes_on(crtrd, tmp_path):
+    """The second line comes only once the first has been seen."""
+    seen = tmp_path / "seen"
+    crtrd.ctl("arm", "talker", "--shell", f"echo first; until test -e {seen}; do sleep 0.05; done; echo second; exit 7")
+    control, terminal = pty.openpty()
+    command = [sys.executable, "-m", "crtrd.cli.main", "run", "talker", "--wait"]
+    waiting = subprocess.Popen(command, stdin=terminal, stdout=terminal, env=crtrd.env | {"TERM": "dumb"}, cwd="/")
+    os.close(terminal)
+    heard, end = b"", time.monotonic() + 20
+    while b"first" not in heard:
+        assert time.monotonic() < end
+        heard += os.read(control, 4096)
+    assert b"second" not in heard
+    seen.touch()
+    try:
+        while data := os.read(control, 4096):
+            heard += data
+    except OSError:  # EIO: the last one on the terminal has gone
+        pass
+    os.close(control)
+    assert waiting.wait(20) == 7
+    assert heard.count(b"first") == heard.count(b"second") == 1
+
+
+def test_the_level_holds_and_the_output_of_a_settled_run_is_kept(crtrd):
+    crtrd.ctl("arm", "quiet", "--on-failure", "continue", "--shell", "echo out; echo err >&2; exit 1")
+    crtrd.ctl("log-level", "emerg")
+    crtrd.ctl("run", "quiet", "--wait", check=False)
+    assert "quiet: run" not in crtrd.said()
+    crtrd.ctl("log-level", "debug")
+    crtrd.ctl("run", "quiet", "--wait", check=False)
+    crtrd.wait_for(lambda: "quiet: run" in crtrd.said())
+    assert crtrd.ctl("run", "quiet", "--wait", check=False).stdout == "out\n"
+
+
+def test_edit_changes_what_the_daemon_keeps(crtrd, tmp_path):
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i -e 's/5m/7m/' -e '/^retries/d' \"$1\"\n")
+    editor.chmod(0o755)
+    crtrd.ctl("arm", "edited", "--every", "1h", "--timeout", "5m", "--retries", "3", "--", "true")
+    crtrd.env["EDITOR"] = str(editor)
+    assert "Changed edited" in crtrd.ctl("edit", "edited").stdout
+    given = crtrd.json("cat", "edited")[0]
+    assert (given.get("timeout"), given.get("retries", 0)) == (420_000_000, 0)
+
+
+def test_doctor_is_content(crtrd):
+    for path in (crtrd.home, *crtrd.home.rglob("etc/**/*")):
+        path.chmod(path.stat().st_mode & ~0o022)
+    done = crtrd.ctl("doctor", check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "No faults."), done.stdout
+    crtrd.places.state.chmod(0o755)
+    done = crtrd.ctl("doctor", check=False)
+    assert done.returncode == 1
+    assert f"remedy: chmod 0700 {crtrd.places.state}" in done.stdout
+    crtrd.places.state.chmod(0o700)
