@@ -169,8 +169,9 @@ class Session(Deliveries):
     def pool_count(self, pool: str) -> int:
         """A canceled cron's runs keep their places until they have ended."""
         return self._count(
-            "SELECT count(*) FROM runs r LEFT JOIN crons c ON c.id = r.cron_id LEFT JOIN departed d ON d.id = r.cron_id "
-            "WHERE r.phase <> 'ended' AND coalesce(c.pool, json_extract(d.cron, '$.pool')) = ?", pool)
+            "SELECT count(*) FROM runs r LEFT JOIN crons c ON c.id = r.cron_id "
+            "LEFT JOIN departed d ON d.id = r.cron_id WHERE r.phase <> 'ended' "
+            "AND coalesce(c.pool, json_extract(d.cron, '$.pool')) = ?", pool)
 
     def owed(self, now: int, *, own_clock: bool = True) -> Owed:
         """What keeps the daemon awake, and what will wake it."""
