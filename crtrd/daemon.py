@@ -168,6 +168,7 @@ class Daemon:
         self.executor.output = self.output
         self.supervisor = Supervisor(self.reactor, cgroups, self.executor.report, self.output.lines)
         self.executor.supervisor = self.supervisor
+        self.supervisor.confirm = lambda go_on: self.store.submit(lambda _: None, lambda _: go_on())
         self.output.mute = self.supervisor.mute
         heartbeat = Heartbeat(self.reactor, self.store, self.supervisor, self.settings.lease_ttl)
         self.executor.live = heartbeat.begin

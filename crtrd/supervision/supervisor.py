@@ -50,6 +50,8 @@ class Supervisor:
         self.handed: Callable[[str, dict[str, int]], None] | None = None
         """Called with descriptors to be kept, as copies, for a later life: of a run by its id ('out', 'err', 'pid',
         with the first output 'spo' and 'spe'), of a spawner by its name ('control', 'pid')."""
+        self.confirm: Callable[[Callable[[], None]], None] = lambda go_on: go_on()
+        """Asked before SIGKILL, long after the stop was decided: goes on if the runs are still this life's."""
         self.returned: Callable[[str], None] | None = None
         """Called when those copies are of no use any more."""
 
@@ -307,6 +309,9 @@ class Supervisor:
 
     def _grace_over(self, child: Child) -> None:
         child.stop_timer = None
+        self.confirm(partial(self._kill, child))
+
+    def _kill(self, child: Child) -> None:
         if child.phase is Phase.RELEASED:
             signals.kill(child, self._cgroups)
             child.stop_timer = self._reactor.later(PATIENCE, partial(self._wedged, child))

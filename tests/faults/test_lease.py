@@ -4,6 +4,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 
 import pytest
@@ -75,6 +76,25 @@ def test_a_paused_owner_that_wakes_superseded_does_nothing(deed, tmp_path):
         assert [crtrd.rows(sql) for sql in state] == before
         assert len(marks(file)) == made
         assert signals.read_text() == "up\n"
+        assert subprocess.run(["kill", "-0", str(pid)], check=False).returncode == 0
+
+
+def test_a_kill_that_was_due_while_it_was_paused_is_not_sent(tmp_path):
+    """The stop was decided by a life that still had its claim; the SIGKILL after the grace would come from one that has
+    not."""
+    up = tmp_path / "up"
+    with Instance(tmp_path / "home") as crtrd:
+        crtrd.start()
+        crtrd.ctl("arm", "deaf", "--timeout", "1s", "--grace", "2s", "--shell",
+                  f"trap 'echo TERM >> {up}' TERM; echo up >> {up}; while :; do sleep 0.1; done")
+        crtrd.ctl("run", "deaf")
+        crtrd.wait_for(lambda: up.exists() and "TERM" in up.read_text())
+        freeze(crtrd)
+        claim(crtrd.places.ledger)
+        time.sleep(2.5)
+        crtrd.daemon.send_signal(signal.SIGCONT)
+        assert crtrd.daemon.wait(10) == 1
+        (pid,) = crtrd.rows("SELECT pid FROM runs")[0]
         assert subprocess.run(["kill", "-0", str(pid)], check=False).returncode == 0
 
 
