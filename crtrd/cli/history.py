@@ -125,7 +125,7 @@ def run_info(session: Session) -> int:
 
 def _facts(view: View) -> Sequence[tuple[str, str]]:
     facts = [("Occurrence", short(view.get("occurrence_id"))), ("Result", result_of(view))]
-    if view.get("reason"):
+    if view.get("reason") and view["reason"] != result_of(view):
         facts.append(("Reason", str(view["reason"])))
     if view.get("target"):
         facts.append(("Target", str(view["target"])))

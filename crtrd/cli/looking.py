@@ -107,8 +107,10 @@ def finished(session: Session, names: list[str]) -> list[str]:
 
 def waits_for(schedule: object) -> str:
     """What a cron without a next instant waits for."""
-    texts = schedule if isinstance(schedule, list) else []
-    return "at the next boot" if any(str(text).strip().lower() == "@reboot" for text in texts) else "when triggered"
+    texts = [str(text).strip().lower() for text in schedule] if isinstance(schedule, list) else []
+    if "@reboot" in texts:
+        return "at the next boot"
+    return "no instant ahead" if texts else "when triggered"
 
 
 def listing(session: Session) -> int:
@@ -313,11 +315,12 @@ def _flat(value: object) -> str:
 def cat(session: Session) -> int:
     """The definition as a file that `arm --file` takes."""
     views = [cron(session, name) for name in of_names(session)]
-    if session.out.json:
-        session.out.dump([{"name": view.get("name"), **definition(view)} for view in views])
-        return DONE
-    from crtrd.config.cronfile import write_file  # noqa: PLC0415  # tomllib and the schedule room, for this verb alone
+    from crtrd.config.cronfile import write_file, written  # noqa: PLC0415  # tomllib and the schedule room, for this
 
+    if session.out.json:
+        session.out.dump([{"name": view.get("name"), **{
+            key: written(BY_NAME[key].kind, value) for key, value in definition(view).items()}} for view in views])
+        return DONE
     for index, view in enumerate(views):
         text = write_file(str(view.get("name")), own(view))
         session.out.line(("\n" if index else "") + text.rstrip("\n"))

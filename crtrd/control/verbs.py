@@ -36,6 +36,7 @@ from crtrd.supervision.membership import belongs
 __all__ = ["Caller", "Control", "Hooks", "Reply"]
 
 Reply = Callable[[object], None]
+NONE_OR_SEVERAL = "none has that id, or several begin so"
 MOST_INSTANTS = 1000
 
 
@@ -254,14 +255,14 @@ class Control:
         wanted = arguments.text(given[0], "run")
         run = self.queries.run(wanted)
         if run is None:
-            raise RequestError(Code.NO_SUCH_RUN, f"cannot find run {_shown(wanted)}: no run has that id")
+            raise RequestError(Code.NO_SUCH_RUN, f"cannot find run {_shown(wanted)}: {NONE_OR_SEVERAL}")
         reply(views.run_view(run))
 
     def _occurrence(self, given: object) -> Occurrence:
         wanted = arguments.text(given, "occurrence")
         found = self.queries.occurrence(wanted)
         if found is None:
-            message = f"cannot find occurrence {_shown(wanted)}: no occurrence has that id"
+            message = f"cannot find occurrence {_shown(wanted)}: {NONE_OR_SEVERAL}"
             raise RequestError(Code.NO_SUCH_OCCURRENCE, message)
         return found
 

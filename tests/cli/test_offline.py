@@ -1,14 +1,16 @@
 """What needs no daemon: usage, help, the calendar, a bus that is not there, import costs, and words."""
 
+import argparse
 import json
 import subprocess
 import sys
 
 import pytest
 
-from crtrd.cli import fields, render, words
-from crtrd.cli.client import choose_bus, plain
+from crtrd.cli import fields, main, render, words
+from crtrd.cli.client import Refused, choose_bus, plain
 from crtrd.cli.endings import ENDS, ending, left_out
+from crtrd.cli.looking import waits_for
 from crtrd.cli.main import GROUPS, VERBS, _joined
 from crtrd.cli.moments import absolute, instant_of
 from crtrd.cli.session import Failure
@@ -289,3 +291,19 @@ def test_colours_only_where_they_are_wanted(monkeypatch, capsys):
     assert "\x1b[31mfailed" in said
     assert "\x1b[5m" not in said
     assert Tty(monkeypatch, 80, colour=False).terminal.word("failed") == "failed"
+
+
+@pytest.mark.parametrize(("user", "hinted"), [(False, True), (True, False)])
+def test_who_may_not_is_told_what_to_do(capsys, user, hinted):
+    def action(_):
+        raise Refused("AccessDenied", "cannot arm: uid 7 may not (manage)")
+
+    options = argparse.Namespace(json="off", no_legend=False, quiet=False, user=user, no_pager=True)
+    assert main._perform("arm", action, options) == 5
+    assert ("or for crons of your own: crtrctl --user" in capsys.readouterr().err) is hinted
+
+
+def test_what_waits_for_nothing_on_the_clock():
+    assert waits_for(["@reboot", "at 2026-01-01"]) == "at the next boot"
+    assert waits_for(["at 2026-01-01"]) == "no instant ahead"
+    assert waits_for([]) == waits_for(None) == "when triggered"

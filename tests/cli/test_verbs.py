@@ -55,6 +55,8 @@ def test_cat_gives_a_file_that_arms_the_same(cli, tmp_path):
     assert {**one, "name": ""} == {**two, "name": ""}
     cli.run("arm", "--file", str(file), "third", "--retries", "9")
     assert cli.json("cat", "third")[0]["retries"] == 9
+    cli.run("change", "third", "--timeout", "90s")
+    assert cli.json("cat", "third")[0]["timeout"] == "90s"
 
 
 @pytest.mark.parametrize(
