@@ -79,7 +79,7 @@ def main():
             caller.moment = moment
         line.wait()
         line.wait()
-    print(json.dumps({
+    print(json.dumps({  # noqa: T201 - it is a program
         name: {"answers": sum(each.answers for each in group), "slowest_s": round(max(c.slowest for c in group), 3),
                "wrong": [said for each in group for said in each.wrong][:5]}
         for name, group in (("bus", bus), ("socket", sockets))}))
