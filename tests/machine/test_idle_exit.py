@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.machine
 ROUNDS, CALLS = int(os.environ.get("CRTRD_SWEEP", "25")), 20
 FROM_MS, TO_MS = 60, 260
-"""After the last answer: at 100 ms the daemon begins to leave; some 100 ms later it is gone and can be started again."""
+"""After the last answer: at 100 ms the daemon begins to leave; 100 ms later it is gone and can be started anew."""
 
 
 def test_calls_swept_over_the_idle_exit_are_all_answered(machine):
