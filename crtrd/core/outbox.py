@@ -152,7 +152,8 @@ def retry(event: DeliveryRetryRequested, facts: Facts) -> Iterator[Effect]:
         name = derive_id("delivery", row.id, "again", event.at)
         text = row.message.replace(f'"id":"{row.id}"', f'"id":"{name}"', 1)
         row = replace(row, id=name, message=text, sha256="")
-    fresh = replace(row, state=DeliveryState.PENDING, settled_at=None, next_attempt_at=event.at, created_at=event.at)
+    due = min(row.next_attempt_at, event.at) if row.state is DeliveryState.PENDING else event.at
+    fresh = replace(row, state=DeliveryState.PENDING, settled_at=None, next_attempt_at=due, created_at=event.at)
     yield PutDelivery(replace(fresh, attempts=0) if fresh.id != event.delivery else fresh)
     yield PutQueue(Queue(row.queue))
     yield Answer(event.ticket, fresh.id)

@@ -23,6 +23,7 @@ CALL_SECONDS = 2
 """The longest wait of one call, during which Python's global lock is held: see probe.py for why it hardly ever is."""
 JOB_SECONDS = 2.0
 STEP_SECONDS = 0.002
+LOOK_SECONDS = 0.1
 MARGINS = 100_000, 500_000
 """Microseconds ahead that a wake-up must lie to be armed before it passes; the second for a machine that is busy."""
 DESTINATION = b"org.freedesktop.systemd1"
@@ -172,15 +173,16 @@ class _Connection:
     def wait_settled(self, name: str) -> None:
         """Raises ManagerError when the unit fails within JOB_SECONDS; one that is still at work then is well.
 
-        Before its job begins it is inactive too, but has never changed its state.
+        Before its job begins it is inactive too, but has never changed its state; and one that has ended well is
+        forgotten, and looks like that again. So few looks, well within the deadline of the request.
         """
-        for _ in self._attempts():
+        for _ in range(int(JOB_SECONDS / LOOK_SECONDS)):
             found = self.get(name, "Unit", "ActiveState", b"s").decode()
             if found == "failed":
                 message = f"{name} failed"
                 raise ManagerError(message)
             begun = bool(self.get(name, "Unit", "StateChangeTimestampMonotonic", b"t"))
-            if found == "active" or (begun and found == "inactive"):
+            if found == "active" or (begun and found == "inactive") or self._closed.wait(LOOK_SECONDS):
                 return
 
     def stop(self, name: str) -> None:

@@ -46,6 +46,16 @@ def marked(crtrd, tmp_path, *more):
     return lambda: (tmp_path / "ran").read_text().split() if (tmp_path / "ran").exists() else []
 
 
+def answers_before_the_kill(crtrd):
+    """Which commit is the second one is a matter of time: asked again until the daemon dies."""
+    for answered in range(5):
+        try:
+            trigger(crtrd, key="K")
+        except (OSError, http.client.HTTPException):
+            return answered
+    raise AssertionError("it was not killed")
+
+
 @pytest.mark.parametrize("point", ["answer.before", "commit.after", "commit.before"])
 def test_c66_killed_after_the_commit_before_the_reply(point, tmp_path):
     with Instance(tmp_path / "home") as crtrd:
@@ -55,11 +65,10 @@ def test_c66_killed_after_the_commit_before_the_reply(point, tmp_path):
         crtrd.start(crash_at=f"{point}:{1 if point == 'answer.before' else 2}", wait=False)
         crtrd.wait_for(lambda: "daemon.started" in crtrd.said().rpartition("stopping")[2])
         crtrd.wait_for(crtrd.places.socket.exists)
-        with pytest.raises((OSError, http.client.HTTPException)):
-            trigger(crtrd, key="K")
+        answered = answers_before_the_kill(crtrd)
         crtrd.wait_for(lambda: crtrd.ended)
         assert crtrd.daemon.returncode == -signal.SIGKILL
-        assert len(crtrd.rows("SELECT 1 FROM trigger_keys")) == (0 if point == "commit.before" else 1)
+        assert len(crtrd.rows("SELECT 1 FROM trigger_keys")) == (0 if point == "commit.before" and not answered else 1)
         crtrd.start()
         answers = [trigger(crtrd, key="K") for _ in range(3)]
         assert {status for status, _, _ in answers} <= {200, 202}
