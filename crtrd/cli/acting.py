@@ -3,8 +3,10 @@
 import argparse
 import os
 import signal
+from collections.abc import Callable
 
-from crtrd.cli.looking import cron, finished, of_names
+from crtrd.cli.looking import cron, finished
+from crtrd.cli.naming import of_names
 from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, packed
 from crtrd.cli.words import calendar_time, short
 
@@ -44,20 +46,35 @@ def build(parser: argparse.ArgumentParser, verb: str) -> None:
             pass
 
 
+def _each(session: Session, wanted: list[str], act: Callable[[str], object]) -> None:
+    """Do it for each; one that is refused keeps no other from it, and the last refusal is raised in the end."""
+    from crtrd.cli.client import Refused  # noqa: PLC0415
+
+    refused: list[Refused] = []
+    for name in wanted:
+        try:
+            act(name)
+        except Refused as refusal:
+            refused.append(refusal)
+    for earlier in refused[:-1]:
+        session.complain(f"crtrctl: {earlier}")
+    if refused:
+        raise refused[-1]
+
+
 def cancel(session: Session) -> int:
     """A command that cancels its own cron says which run it is, so that it may still finish and deliver."""
     given: dict[str, object] = {"kill": session.options.kill}
     if own := os.environ.get("CRTR_RUN_ID"):
         given["run"] = own
-    for name in of_names(session):
-        session.client.call("Cancel", "sa{sv}", name, packed(given))
+    _each(session, of_names(session), lambda name: session.client.call("Cancel", "sa{sv}", name, packed(given)))
     session.acted()
     return DONE
 
 
 def pause(session: Session) -> int:
-    for name in of_names(session):
-        session.client.call("Pause", "ss", name, session.options.note)
+    names = of_names(session, lambda view: view.get("state") != "finished")
+    _each(session, names, lambda name: session.client.call("Pause", "ss", name, session.options.note))
     session.acted()
     return DONE
 
@@ -65,8 +82,7 @@ def pause(session: Session) -> int:
 def resume(session: Session) -> int:
     """A cron that has no instant ahead any more is finished by it, which is said."""
     names = of_names(session, lambda view: view.get("state") == "paused")
-    for name in names:
-        session.client.call("Resume", "s", name)
+    _each(session, names, lambda name: session.client.call("Resume", "s", name))
     session.acted("\n".join(finished(session, names)))
     return DONE
 
@@ -131,8 +147,7 @@ def poke(session: Session) -> int:
 
 def kill(session: Session) -> int:
     number = _signal(session.options.signal)
-    for run in session.options.run:
-        session.client.call("Kill", "si", run, number)
+    _each(session, session.options.run, lambda run: session.client.call("Kill", "si", run, number))
     session.acted()
     return DONE
 

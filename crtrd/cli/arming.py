@@ -8,7 +8,8 @@ import os
 import tomllib
 from pathlib import Path
 
-from crtrd.cli.looking import finished, waits_for
+from crtrd.cli.looking import finished
+from crtrd.cli.naming import waits_for
 from crtrd.cli.session import DONE, USAGE, Failure, Session, packed
 from crtrd.cli.words import calendar_time, relative
 from crtrd.config.keys import BY_NAME, KEYS, Key, Kind

@@ -5,7 +5,7 @@ import sys
 import time
 from fnmatch import fnmatchcase
 
-from crtrd.cli.looking import selected
+from crtrd.cli.naming import selected
 from crtrd.cli.session import DONE, Session
 from crtrd.cli.words import harmless, moment, rfc3339
 

@@ -26,7 +26,7 @@ class Verb:
 GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
     ("Crons", (
         Verb("list", "looking", "[NAME…]", "overview: next, last result, held, paused"),
-        Verb("status", "looking", "[NAME…]", "the daemon; or crons and their last runs"),
+        Verb("status", "standing", "[NAME…]", "the daemon; or crons and their last runs"),
         Verb("show", "looking", "NAME…", "all properties, as Key=value"),
         Verb("cat", "looking", "NAME…", "the definition, as a file"),
         Verb("is-active", "looking", "NAME…", "exit 0 if active, 3 if not"),

@@ -6,7 +6,8 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from crtrd.cli.looking import cron, waits_for
+from crtrd.cli.looking import cron
+from crtrd.cli.naming import waits_for
 from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session
 from crtrd.cli.words import moment, relative, rfc3339
 from crtrd.errors import ScheduleError
@@ -41,7 +42,7 @@ def following(session: Session) -> int:
         waiting = view.get("state") == "active"
         session.out.note(f"Next: {waits_for(view.get('schedule'))}." if waiting else "No instants ahead.")
         return DONE
-    return _show(session, found, zone)
+    return _show(session, found, zone, ahead=True)
 
 
 def calendar(session: Session) -> int:
@@ -124,8 +125,13 @@ def _zone(name: str) -> tzinfo:
         raise Failure(f"cannot use timezone {name!r}: no such zone") from error
 
 
-def _show(session: Session, instants: list[int], zone: tzinfo, nights: "Sequence[Change]" = ()) -> int:
-    """A line for each; nights on which the clock changes something for them are marked."""
+def _show(
+    session: Session, instants: list[int], zone: tzinfo, nights: "Sequence[Change]" = (), *, ahead: bool = False
+) -> int:
+    """A line for each; nights on which the clock changes something for them are marked.
+
+    `ahead`: they are a cron's, so that one of the past is about to be served.
+    """
     local = [moment(instant, zone) for instant in instants]
     if session.out.json:
         session.out.dump([
@@ -135,7 +141,8 @@ def _show(session: Session, instants: list[int], zone: tzinfo, nights: "Sequence
         return DONE
     rows = [
         (here.strftime("%a %Y-%m-%d %H:%M:%S %Z ") + here.isoformat()[-6:],
-         rfc3339(instant), relative(instant, session.now), *_mark(instant, nights))
+         rfc3339(instant), "due" if ahead and instant <= session.now else relative(instant, session.now),
+         *_mark(instant, nights))
         for instant, here in zip(instants, local, strict=True)
     ]
     header = ("LOCAL", "UTC", "LEFT", "CHANGE")

@@ -63,7 +63,7 @@ def test_edit_changes_what_the_daemon_keeps(crtrd, tmp_path):
     crtrd.env["EDITOR"] = str(editor)
     assert "Changed edited" in crtrd.ctl("edit", "edited").stdout
     given = crtrd.json("cat", "edited")[0]
-    assert (given.get("timeout"), given.get("retries", 0)) == (420_000_000, 0)
+    assert (given.get("timeout"), given.get("retries", 0)) == ("7min", 0)
 
 
 def test_doctor_is_content(crtrd):

@@ -10,9 +10,9 @@ import pytest
 from crtrd.cli import fields, main, render, words
 from crtrd.cli.client import Refused, choose_bus, plain
 from crtrd.cli.endings import ENDS, ending, left_out
-from crtrd.cli.looking import waits_for
 from crtrd.cli.main import GROUPS, VERBS, _joined
 from crtrd.cli.moments import absolute, instant_of
+from crtrd.cli.naming import waits_for
 from crtrd.cli.session import Failure
 from crtrd.cli.words import calendar_time, harmless, relative, rfc3339, span
 from crtrd.config.keys import KEYS

@@ -179,6 +179,9 @@ def test_patterns_stand_for_crons(cli):
         arm(cli, name)
     cli.run("pause", "a-*")
     assert [cron["state"] for cron in cli.json("list")] == ["paused", "paused", "active"]
+    assert "cannot find cron 'none'" in cli.run("resume", "none", "*", status=4).stderr
+    assert {cron["state"] for cron in cli.json("list")} == {"active"}, "one refusal keeps no other from it"
+    cli.run("pause", "a-*")
     cli.run("resume", "*")
     assert "nothing fits 'c*'" in cli.run("cancel", "c*", status=4).stderr
     assert cli.json("cancel", "a-?", "b") == {}
@@ -235,7 +238,7 @@ def test_next(cli):
     assert cli.json("next", "tick", "-n", "2") == [
         {"instant": "2025-12-01T12:00:00Z", "local": "2025-12-01T12:00:00+00:00"},
         {"instant": "2025-12-01T12:01:00Z", "local": "2025-12-01T12:01:00+00:00"}]
-    assert "2025-12-01T12:00:00Z" in cli.out("next", "tick")
+    assert cli.out("next", "tick", "-n", "1", "--no-legend").endswith("2025-12-01T12:00:00Z  due\n")
     cli.run("next", "tick", "-n", "5000", status=2)
 
 
