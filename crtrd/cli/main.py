@@ -69,6 +69,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         Verb("log-level", "operating", "[LEVEL]", "show or set what is told"),
         Verb("version", "operating", "", "of this command and of the daemon"),
         Verb("doctor", "checking", "", "check the installation"),
+        Verb("migrate", "migrating", "", "rewrite files to what this version knows"),
         Verb("daemon-reload", "operating", "", "read the configuration again"),
         Verb("daemon-reexec", "operating", "", "execute the daemon anew, with its runs"),
     )),
