@@ -1,0 +1,74 @@
+"""The soak on a real systemd: kills, restarts and re-executions at random, then the checker of tests/faults.
+
+CRTRD_MACHINE_KILLS=5 how often; figures of longer runs are in docs/reliability.md.
+"""
+
+import os
+import random
+import sqlite3
+import time
+from contextlib import closing
+
+from tests.faults.checker import MARK, output_violations, violations
+
+KILLS = int(os.environ.get("CRTRD_MACHINE_KILLS", "5"))
+SECOND = 1_000_000
+CRONS = {
+    **{f"tick{number}": (1, "echo tick", b"tick\n") for number in range(4)},
+    "fail": (2, "echo failing; exit 3", b"failing\n"),
+    "long": (3, "echo begin; sleep 2.5; echo end", b"begin\nend\n"),
+}
+LEDGER = "/var/lib/crtrd/ledger.sqlite3"
+OPEN = "SELECT count(*) FROM occurrences WHERE settled_at IS NULL"
+ENDS = ("systemctl kill -s KILL --kill-whom=main crtrd.service",) * 4 + (
+    "systemctl restart crtrd.service", "crtrctl daemon-reexec")
+
+
+class OnMachine:
+    """What the checker asks of an instance."""
+
+    def __init__(self, machine, folder):
+        self._machine, self._copy = machine, folder / "copy.sqlite3"
+        machine.run(["sqlite3", "-readonly", LEDGER, ".backup /root/copy"])
+        self._copy.write_bytes(machine.path("/root/copy").read_bytes())
+
+    def rows(self, sql, *values):
+        with closing(sqlite3.connect(self._copy)) as ledger:
+            return ledger.execute(sql, values).fetchall()
+
+    def said(self):
+        return "\n".join(self._line(entry) for entry in self._machine.journal())
+
+    @staticmethod
+    def _line(entry):
+        if "CRTRD_STREAM" in entry:
+            return f"{entry['SYSLOG_IDENTIFIER']} {entry['CRTRD_STREAM']}: {entry['MESSAGE']}"
+        return f"{entry.get('CRTRD_EVENT')}: {entry.get('MESSAGE')}"
+
+
+def is_settled(machine):
+    return machine.run(["sqlite3", "-readonly", LEDGER, OPEN]).stdout == "0\n"
+
+
+def test_kills_on_a_real_systemd(machine, tmp_path):
+    machine.write("/etc/crtrd/crtrd.toml", 'idle_grace = "1h"\n')
+    machine.run("systemctl restart crtrd.service; mkdir /root/marks")
+    for name, (period, script, _) in CRONS.items():
+        machine.run(["crtrctl", "arm", name, "--every", f"{period}s", "--catch-up", "all", "--overlap", "allow",
+                     "--on-failure", "continue", "--shell", f"{MARK.format(file=f'/root/marks/{name}')}; {script}"])
+    dice = random.Random(20261130)
+    for _ in range(KILLS):
+        time.sleep(dice.uniform(0, 3))
+        machine.run(dice.choice(ENDS), check=False)
+        machine.wait_for(lambda: machine.unit("crtrd.service")["ActiveState"] == "active", 15)
+    for name in CRONS:
+        machine.run(f"crtrctl pause {name}")
+    machine.wait_for(lambda: is_settled(machine), 30)
+    seen, found = OnMachine(machine, tmp_path), []
+    for name, (period, _, expected) in CRONS.items():
+        found += violations(seen, name, machine.path(f"/root/marks/{name}"), period * SECOND)
+        found += output_violations(seen, name, expected)
+    statuses = dict(seen.rows("SELECT status, count(*) FROM occurrences GROUP BY status"))
+    print(f"kills {KILLS}, occurrences {statuses}, violations {len(found)}")
+    assert found == []
+    assert set(statuses) <= {"success", "failed"}, "an end that nobody saw"
