@@ -114,7 +114,7 @@ def test_poisonous_messages_hurt_themselves_alone(tmp_path, receiver):
         arm(crtrd, f"webhook:{receiver.url()}")
         for _ in range(16):
             crtrd.ctl("run", "job", "--wait", check=False)
-        crtrd.wait_for(lambda: outbox(crtrd)[-1] == "delivered")
+        crtrd.wait_for(lambda: outbox(crtrd)[-1] == "delivered", 60)
         count = Counter(outbox(crtrd))
         assert count["pending"] + count["delivered"] + count["sending"] == 16
         assert crtrd.json("outbox", "--state", "pending")[0]["last_error"] == "127.0.0.1 answered with status 500"
