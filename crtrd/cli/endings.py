@@ -48,7 +48,16 @@ def ending(view: Mapping[str, object]) -> str:
 def left_out(view: Mapping[str, object], name: str, *, user: bool) -> str:
     """Where the rest of an output is that has more than its head; '' where there is none."""
     head, total = view.get(f"{name}_head"), view.get(f"{name}_bytes")
-    missing = total - len(head) if isinstance(head, bytes) and isinstance(total, int) else 0
+    return rest(view, total - len(head) if isinstance(head, bytes) and isinstance(total, int) else 0, user=user)
+
+
+def rest_of_stream(view: Mapping[str, object], heard: int, *, user: bool) -> str:
+    """The same of a run whose streams were shown as one, `heard` bytes of them."""
+    totals = (view.get("stdout_bytes"), view.get("stderr_bytes"))
+    return rest(view, sum(total for total in totals if isinstance(total, int)) - heard, user=user)
+
+
+def rest(view: Mapping[str, object], missing: int, *, user: bool) -> str:
     if missing <= 0:
         return ""
     journal = "journalctl --user" if user else "journalctl"

@@ -18,7 +18,7 @@ COLOURS = {
     "paused": YELLOW, "partial": YELLOW, "missed": YELLOW, "interrupted": YELLOW, "skipped": DIM, "finished": DIM,
     "canceled": DIM,
 }
-NARROWEST = 8
+LEGIBLE, NARROWEST = 20, 8
 Row = Sequence[str]
 
 
@@ -71,9 +71,7 @@ class Terminal:
         shown = [list(header), *rows] if self.legend else rows
         widths = [max((len(row[index]) for row in shown), default=0) for index in range(len(header))]
         if self.tty:
-            for column in [flexible] if isinstance(flexible, int) else flexible:
-                spare = self.width - sum(widths) - 2 * (len(widths) - 1)
-                widths[column] = max(widths[column] + min(spare, 0), min(NARROWEST, widths[column]))
+            self._narrow(widths, [flexible] if isinstance(flexible, int) else flexible)
         if self.legend and rows:
             print(self.paint(self._row(header, widths, header, right).rstrip(), BOLD))
         for row in rows:
@@ -81,6 +79,13 @@ class Terminal:
         if self.legend and total and not self.quiet:
             what = total if len(rows) != 1 else total.removesuffix("s")
             print(f"\n{len(rows)} {what} listed." if rows else f"No {total} found.")
+
+    def _narrow(self, widths: list[int], flexible: Sequence[int]) -> None:
+        """In turn to what can still be read, then in turn to the least."""
+        for least in (LEGIBLE, NARROWEST):
+            for column in flexible:
+                spare = self.width - sum(widths) - 2 * (len(widths) - 1)
+                widths[column] = max(widths[column] + min(spare, 0), min(least, widths[column]))
 
     def _row(self, row: Row, widths: Sequence[int], header: Row, right: str) -> str:
         cells = []

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from crtrd.cli.endings import ending, left_out, named
+from crtrd.cli.endings import ending, left_out, named, rest_of_stream
 from crtrd.cli.fields import RUN_FIELDS
 from crtrd.cli.render import as_json
 from crtrd.cli.session import DONE, FAILED, Failure, Session, View, packed
@@ -57,7 +57,7 @@ def _why(occurrence: View) -> str:
 
 def _wait(session: Session, occurrence: str, runs: list[str]) -> int:
     try:
-        heard = runs[0] if len(runs) == 1 and _stream(session, runs[0]) else ""
+        heard = _stream(session, runs[0]) if len(runs) == 1 else None
         found = _await(session, occurrence, runs)
     except KeyboardInterrupt:
         what = f"run-info {short(runs[0])}" if runs else f"why {short(occurrence)}"
@@ -67,27 +67,34 @@ def _wait(session: Session, occurrence: str, runs: list[str]) -> int:
         session.out.dump([as_json(view, RUN_FIELDS) for view in found])
         return _status(found)
     for view in found:
-        if view.get("id") != heard:
+        if heard is None or view.get("id") != runs[0]:
             _print_output(session, view)
+        elif left := rest_of_stream(view, heard, user=session.options.user):
+            session.complain(left)
         if not session.out.quiet and view.get("result") != "success":
             session.complain(f"crtrctl: {named(view)} {ending(view)}")
     return _status(found)
 
 
-def _stream(session: Session, run: str) -> bool:
-    """On a terminal: print what the run says while it says it, until its end. False where that cannot be."""
+def _stream(session: Session, run: str) -> int | None:
+    """On a terminal: print what the run says while it says it, until its end.
+
+    How many bytes those were; None where that cannot be.
+    """
     from crtrd.cli.client import Refused  # noqa: PLC0415 - the manual pages are made without a bus library
 
     if session.out.json or not session.out.tty:
-        return False
+        return None
     try:
         fd = session.client.open_output(run)
     except Refused:
-        return False
+        return None
+    heard = 0
     with open(fd, "rb", buffering=0) as output:
         while data := output.read(1 << 16):
             session.out.head(data)
-    return True
+            heard += len(data)
+    return heard
 
 
 def _await(session: Session, occurrence: str, runs: list[str]) -> list[View]:

@@ -9,7 +9,7 @@ import pytest
 
 from crtrd.cli import fields, main, render, words
 from crtrd.cli.client import Refused, choose_bus, plain
-from crtrd.cli.endings import ENDS, ending, left_out
+from crtrd.cli.endings import ENDS, ending, left_out, rest_of_stream
 from crtrd.cli.main import GROUPS, VERBS, _joined
 from crtrd.cli.moments import absolute, instant_of
 from crtrd.cli.naming import waits_for
@@ -263,6 +263,9 @@ def test_an_output_that_is_shown_in_part_says_where_the_rest_is():
     view = {"cron_name": "tick", "id": "a" * 32, "stdout_head": b"x" * 4096, "stdout_bytes": 4097}
     assert left_out(view, "stdout", user=False) == f"… 1 byte more: journalctl -t tick CRTRD_RUN_ID={'a' * 32}"
     assert left_out(view, "stdout", user=True).startswith("… 1 byte more: journalctl --user -t")
+    both = {**view, "stderr_bytes": 3}
+    assert rest_of_stream(both, 4096, user=False).startswith("… 4 bytes more: ")
+    assert rest_of_stream(both, 4100, user=False) == ""
     assert left_out({**view, "stdout_bytes": 4096}, "stdout", user=False) == left_out({}, "stderr", user=False) == ""
 
 

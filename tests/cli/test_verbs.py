@@ -188,6 +188,13 @@ def test_patterns_stand_for_crons(cli):
     assert cli.json("list") == []
 
 
+def test_no_target_is_no_list_of_targets(cli):
+    arm(cli, "tick", "--target", "")  # the daemon refuses it
+    assert cli.json("show", "tick")[0]["targets"] == [""]
+    cli.run("change", "tick", "--target", "")
+    assert "targets" not in cli.json("cat", "tick")[0] or cli.json("cat", "tick")[0]["targets"] == []
+
+
 def test_kill(cli):
     arm(cli)
     (run,) = cli.json("run", "tick")["runs"]
