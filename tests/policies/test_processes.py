@@ -58,7 +58,7 @@ def test_c21_skip_runs_nothing_extra(crtrd, tmp_path):
 
 def test_c21_queue_one_starts_exactly_one_more_directly_after(crtrd, tmp_path):
     log = tmp_path / "log"
-    crtrd.ctl("arm", "queue", "--overlap", "queue", *counting(log, 1))
+    crtrd.ctl("arm", "queue", "--overlap", "queue", *counting(log, 3))
     for _ in range(4):
         crtrd.ctl("run", "queue", check=False)
     assert sorted(settled(crtrd, "queue", 4)) == [
