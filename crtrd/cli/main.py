@@ -154,7 +154,7 @@ def _run(arguments: list[str]) -> int:
     if verb is None:
         return _without_verb(rest)
     if verb == "help":
-        return _run([*(word for word in rest if word in VERBS), "--help"])
+        return _run([*[word for word in rest if not word.startswith("-")][:1], "--help"])
     if verb not in VERBS:
         raise Failure(f"cannot understand the command: there is no verb {verb!r}{_meant(verb, VERBS)}", USAGE)
     module = import_module(f"crtrd.cli.{VERBS[verb].module}")

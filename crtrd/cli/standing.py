@@ -85,7 +85,7 @@ def _plans(view: View, now: int) -> list[tuple[str, str]]:
     upcoming, skips, texts = instant(view.get("next")), view.get("skips"), view.get("schedule")
     if upcoming:
         lines.append(("Next", f"{calendar_time(upcoming)}; {relative(upcoming, now) if upcoming > now else 'due'}"))
-    elif view.get("state") == "active":
+    elif view.get("state") == "active" and not skips:
         lines.append(("Next", waits_for(texts)))
     if isinstance(skips, list) and skips:
         lines.append(("Skips", ", ".join(map(calendar_time, skips))))

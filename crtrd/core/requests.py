@@ -43,6 +43,7 @@ from crtrd.core.occurrence import (
     Status,
     move,
     occurrence_id,
+    short,
 )
 from crtrd.core.owing import accept, paused_span, plan, refuse, scheduled, used_up
 from crtrd.core.sinks import triggers
@@ -338,6 +339,6 @@ def kill(event: KillRequested, facts: Facts) -> Iterator[Effect]:
         raise RequestError(Code.NO_SUCH_RUN, f"cannot find run {event.run_id!r}: no run has that id")
     occurrence = facts.occurrence(run.occurrence_id)
     if run.phase is not Phase.RUNNING or occurrence is None or occurrence.status in SETTLED:
-        raise RequestError(Code.INVALID_STATE, f"cannot kill run {run.id}: it is not running")
+        raise RequestError(Code.INVALID_STATE, f"cannot kill run {short(run.id)}: it is not running")
     yield SignalRun(run.id, event.signal)
     yield Answer(event.ticket, None)

@@ -29,7 +29,7 @@ SECOND = 1_000_000
     [
         (["lsit"], "there is no verb 'lsit'. Did you mean list?"),
         (["frobnicate"], "there is no verb 'frobnicate'"),
-        (["list", "--stat", "active"], "Did you mean --state?"),
+        (["help", "lsit"], "Did you mean list?"), (["list", "--stat", "active"], "Did you mean --state?"),
         (["arm", "x", "--cron", "0", "2", "*", "*", "*", "--", "true"], "is quoted: '0 2 * * *'"),
         (["calendar", "0", "2", "*", "*", "*"], "quote the expression, crtrctl calendar '0 2 * * *'"),
         (["runs", "--result", "fine"], "exit-code"), (["occurrences", "x", "--status", "odd"], "missed"),
