@@ -8,6 +8,6 @@ pytestmark = pytest.mark.process
 
 
 def test_no_instant_is_lost_or_run_twice_at_a_hand_over(tmp_path):
-    found, statuses = sweep(tmp_path, 6, first=8)
+    found, statuses = sweep(tmp_path, 3, first=9)
     assert found == []
-    assert statuses["success"] >= 5
+    assert statuses["success"] >= 3

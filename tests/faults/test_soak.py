@@ -10,9 +10,9 @@ from tests.instance import Instance
 pytestmark = pytest.mark.process
 
 
-def test_a_dozen_kills(tmp_path):
+def test_a_few_kills(tmp_path):
     (tmp_path / "marks").mkdir()
-    assert soak.soak(12, 20261130, tmp_path) == []
+    assert soak.soak(6, 20261130, tmp_path) == []
 
 
 def test_killed_between_an_end_and_its_record_the_next_life_tells_it(tmp_path):
