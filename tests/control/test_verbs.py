@@ -381,3 +381,9 @@ def test_an_overlap_that_is_no_policy_is_told_which_there_are(desk):
     desk.arm()
     (refusal,) = desk.replies("run", "job", {"overlap": "sometimes"})
     assert str(refusal) == "cannot run: overlap must be one of skip, queue, replace, allow, not 'sometimes'"
+
+
+def test_an_instance_that_is_not_roots_starts_nobody_else(desk, monkeypatch):
+    monkeypatch.setattr("crtrd.engine.context.os.geteuid", lambda: 1000)
+    (refusal,) = desk.replies("arm", {"name": "job", "command": ["true"], "user": "nobody"})
+    assert "user: only root may start a command as nobody" in str(refusal)
