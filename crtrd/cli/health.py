@@ -102,7 +102,8 @@ def store(places: Places) -> Iterator[Finding]:
     from contextlib import closing  # noqa: PLC0415
 
     if not os.access(places.ledger, os.R_OK):
-        there = places.ledger.exists()
+        closed = places.state.is_dir() and not os.access(places.state, os.X_OK)
+        there = closed or os.path.exists(places.ledger)
         yield Finding(Grade.NOTE, f"{places.ledger} " + ("is not for this user" if there else "is not there yet"))
         return
     try:

@@ -105,3 +105,18 @@ def test_doctor_names_faults_with_their_remedies(nobody):
     said = nobody.run("doctor", status=1).stdout
     assert "remedy: " in said
     assert said.endswith(" faults.\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_doctor_for_a_user_who_may_not_look_into_the_state(nobody):
+    (nobody.home / "state").mkdir(mode=0o700)
+    (nobody.home / "state/ledger.sqlite3").write_bytes(b"")
+    for folder in (nobody.home, *nobody.home.parents):
+        if "pytest" in str(folder):
+            folder.chmod(0o755)
+    script = ("import os, sys; os.setgid(65534); os.setuid(65534); from crtrd.cli.health import store, permissions;"
+              "from crtrd.names import places; p = places(os.environ, user=False);"
+              "print([f.text for look in (store, permissions) for f in look(p)])")
+    done = subprocess.run([COMMAND[0], "-c", script], env=nobody.env, capture_output=True, text=True, check=False,
+                          cwd="/")
+    assert "is not for this user" in done.stdout, done

@@ -32,6 +32,15 @@ CONTRACT = {
     "Drain": ("b", ""), "Reload": ("", ""), "Reexecute": ("", ""),
 }
 
+SIGNALLED = {
+    "CronChanged": "sos", "RunStarted": "sso", "RunSettled": "sss", "OccurrenceSettled": "ssss", "Escalated": "ss",
+    "BootMigrationApplied": "sa{sv}", "Event": "ssa{sv}",
+}
+READ = {
+    "Version": "s", "InstanceId": "s", "State": "s", "CronCount": "u", "ActiveCount": "u", "HeldCount": "u",
+    "OutboxPending": "u", "NextWakeUSec": "t", "StartedUSec": "t",
+}
+
 
 def arm(world, name="tick"):
     return world.call("Arm", "a{sv}", {"name": ("s", name), "command": ("as", ["true"])})[0]
@@ -44,6 +53,13 @@ def introspect(world, path):
 
 def test_signatures_are_the_contracts():
     assert {m.member.name: (m.member.signature, m.member.reply_signature) for m in METHODS} == CONTRACT
+
+
+def test_signals_and_properties_are_the_contracts():
+    assert {entry.name: entry.signature for entry in MANAGER.signals} == SIGNALLED
+    assert {entry.name: entry.signature for entry in MANAGER.properties} == READ
+    assert {entry.access for kind in INTERFACES.values() for each in kind if "crtrd" in each.name
+            for entry in each.properties} == {"read"}
 
 
 def test_introspection_says_what_is_declared(world):

@@ -45,6 +45,9 @@ def test_doctor_finds_a_fault_and_names_its_remedy(machine, harm, check, remedy)
     machine.run("systemctl start crtrd.socket crtrd.service")
     assert checks(machine) == (0, {})
     machine.run(harm)
+    for_alice = machine.run_as("alice", "crtrctl --system doctor", check=False)
+    assert "Traceback" not in for_alice.stderr
+    assert "tells only root" in for_alice.stdout
     status, faults = checks(machine)
     assert (status, faults.get(check)) == (1, remedy)
     if not remedy.startswith(("apt", "correct")):
