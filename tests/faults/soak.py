@@ -48,8 +48,8 @@ def kill_once(crtrd, dice):
             point = "late"
     else:
         point = "random"
-        crtrd.start(wait=False)
-        time.sleep(dice.uniform(0.05, 2.5))
+        crtrd.start(wait=dice.random() < 0.7)  # else in the middle of the start, too
+        time.sleep(dice.uniform(0.05, 2.0))
     crtrd.kill()
     return point
 
@@ -59,7 +59,7 @@ def settle(crtrd):
     crtrd.start()
     for name in CRONS:
         crtrd.ctl("pause", name)
-    crtrd.wait_for(lambda: not crtrd.rows("SELECT 1 FROM occurrences WHERE settled_at IS NULL"), 60)
+    crtrd.wait_for(lambda: not crtrd.rows("SELECT 1 FROM occurrences WHERE settled_at IS NULL"), 600)
     assert crtrd.stop() == 0
 
 
