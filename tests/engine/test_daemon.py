@@ -140,8 +140,11 @@ def test_the_socket_answers_status(crtrd):
 
 
 def test_files_and_folders_are_private(crtrd):
-    os.umask(0)
-    crtrd.start()
+    before = os.umask(0)
+    try:
+        crtrd.start()
+    finally:
+        os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in crtrd.places.state.iterdir() if path.is_file()}
     assert set(modes.values()) == {0o600}
     assert crtrd.places.state.stat().st_mode & 0o777 == 0o700

@@ -50,7 +50,7 @@ def leaves(definition):
     cron = Cron("a" * 32, definition, State.ACTIVE, 0, 1, 1, 1, 1)
     summary = cron_view(cron, held=0, last=None, last_run=None, running=0)
     properties = plain("a{sv}", cron_properties(cron_details(cron, summary)))
-    return looking.own({looking._snake(key): value for key, value in properties.items()})
+    return looking.own({looking.snake(key): value for key, value in properties.items()})
 
 
 @given(st.fixed_dictionaries({}, optional=KEYS), COMMANDS)
