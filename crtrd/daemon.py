@@ -53,7 +53,7 @@ from crtrd.systemd.activation import take_listen_fds
 from crtrd.systemd.journal import Journal, is_journal
 from crtrd.systemd.manager import Manager
 from crtrd.systemd.notify import Notifier
-from crtrd.trigger.server import TriggerServer
+from crtrd.trigger.server import TriggerServer, turn_away
 
 STANDARD = 2  # the last of the standard descriptors
 EX_USAGE, EX_CONFIG = 2, 78
@@ -98,6 +98,8 @@ class Daemon:
             self._open_store()
         except LedgerRefused as error:
             self._say("daemon.failed", str(error), 2)
+            if self.notifier.present:
+                turn_away([each for group in self._sockets().values() for each in group], str(error))
             return EX_CONFIG
         self._build_engine(cgroups)
         self._build_surfaces()

@@ -59,6 +59,22 @@ def choose_bus(environ: Mapping[str, str], *, user: bool) -> tuple[str, str]:
     return ("SESSION", "user bus") if user else ("SYSTEM", "system bus")
 
 
+def _check_text(value: object, where: str) -> None:
+    """A NUL in a text costs the connection to the bus; refuse it here, with the key's name."""
+    match value:
+        case str() if "\0" in value:
+            raise Refused("InvalidDefinition", f"cannot send {where}: it contains a NUL character")
+        case dict():
+            for key, each in value.items():
+                _check_text(key, f"a key of {where}")
+                _check_text(each, key)
+        case list() | tuple():
+            for each in value:
+                _check_text(each, where)
+        case _:
+            pass
+
+
 def plain(signature: str, value: object) -> object:
     """What arrived with `signature`, without the variants."""
     match signature, value:
@@ -99,6 +115,8 @@ class Client:
 
     def call(self, member: str, signature: str = "", *body: object) -> tuple[object, ...]:
         """Call a method of the Manager."""
+        for argument in body:
+            _check_text(argument, member)
         address = DBusAddress(names.BUS_PATH, names.BUS_NAME, names.MANAGER_INTERFACE)
         return self._ask(new_method_call(address, member, signature or None, body))
 

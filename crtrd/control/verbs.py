@@ -126,6 +126,8 @@ class Control:
     @property
     def state(self) -> str:
         stage = self.hooks.stage()
+        if stage is Stage.RUNNING and self.engine.trouble:
+            return f"degraded: {self.engine.trouble}"
         return "draining" if stage is Stage.RUNNING and self.engine.drained else str(stage)
 
     def _announce_denied(self, verb: str, caller: Caller) -> None:

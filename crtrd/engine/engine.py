@@ -55,6 +55,8 @@ class Engine:
         self._inbox: deque[Event] = deque()
         self._in_flight: list[Event] = []
         self._failures = 0
+        self.trouble = ""
+        """Why the ledger cannot be written at the moment."""
         self._pausing = False
         self._alarm = Alarm()
         self._timer = reactor.later(0, lambda: None)
@@ -117,7 +119,7 @@ class Engine:
             return
         reach("commit.after")
         if self._failures:
-            self._failures = 0
+            self._failures, self.trouble = 0, ""
             self.executor.perform([Announce("ledger.available", "the ledger is back", {}, 5)])
         self.owed = value.owed
         for event in batch:
@@ -138,6 +140,7 @@ class Engine:
             elif not isinstance(event, WokeUp):
                 kept.append(event)
         self._inbox.extendleft(reversed(kept))
+        self.trouble = str(error)
         if not self._failures:
             text = f"{error}; nothing starts until it is back"
             self.executor.perform([Announce("ledger.unavailable", text, {}, 3)])

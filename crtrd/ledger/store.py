@@ -26,8 +26,10 @@ from crtrd.ledger.session import Session
 
 T = TypeVar("T")
 Post = Callable[[Callable[[], None]], None]
+LOG_PAGES, LOG_PAGES_SMALL = 1000, 32
+SMALL_DISK = 64 << 20
 BUSY_SECONDS = 5
-PRAGMAS = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1, "wal_autocheckpoint": 1000,
+PRAGMAS = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1,
            "cache_size": -4000}
 
 
@@ -38,7 +40,8 @@ class Store:
         self.path, self.owner, self.boot_id = path, owner, boot_id
         self._post, self._lease_end = post, lease_end
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._database = SqliteDatabase(str(path), pragmas=PRAGMAS, timeout=BUSY_SECONDS)
+        self._database = SqliteDatabase(
+            str(path), pragmas={**PRAGMAS, "wal_autocheckpoint": _log_pages(path)}, timeout=BUSY_SECONDS)
         self._database.bind(MODELS)
         self._thread: threading.Thread | None = None
         self._lock = -1
@@ -164,6 +167,13 @@ def _raiser(bug: BaseException) -> Callable[[], None]:
     def again() -> None:
         raise bug
     return again
+
+
+def _log_pages(path: Path) -> int:
+    """After how many pages SQLite's log goes back into the file: on a small disk it must not become the bulk of it."""
+    folder = next(each for each in path.absolute().parents if each.is_dir())
+    room = os.statvfs(folder)
+    return LOG_PAGES if room.f_blocks * room.f_frsize >= SMALL_DISK else LOG_PAGES_SMALL
 
 
 def _lock(path: Path) -> int:

@@ -3,6 +3,7 @@
 What waits in a listening socket's backlog is not ours yet: after `stop_accepting` it starts the next life.
 """
 
+import contextlib
 import errno
 import socket
 import struct
@@ -24,6 +25,22 @@ PAUSE = 500_000
 """Microseconds without accepting when descriptors have run out: the backlog stays readable, and would spin the loop."""
 SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred, unix(7)
+
+
+def turn_away(sockets: list[socket.socket], reason: str) -> None:
+    """Answer who waits in the backlog that there is no service: a refused start is not to be asked for at once."""
+    import json  # noqa: PLC0415 - not on the path of a good start
+
+    body = json.dumps({"error": {"code": "LedgerUnavailable", "message": reason}}).encode() + b"\n"
+    head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    for listening in sockets:
+        listening.setblocking(False)  # noqa: FBT003 - the standard library's own signature
+        with contextlib.suppress(OSError):  # BlockingIOError: nobody is left
+            while True:
+                connection, _ = listening.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.setblocking(False)  # noqa: FBT003 - as above
+                    connection.send(head + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
 class TriggerServer:

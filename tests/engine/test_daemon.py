@@ -225,3 +225,27 @@ def test_a_ledger_of_no_version_is_refused(crtrd):
         ledger.execute("PRAGMA user_version = -5")
     crtrd.start(wait=False)
     assert crtrd.daemon.wait(20) == 78
+
+
+def test_a_full_disk_is_to_be_seen(crtrd):
+    """Whoever looks is told that the ledger cannot be written, and when it can again."""
+    crtrd.start()
+    with closing(sqlite3.connect(crtrd.places.ledger, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        crtrd.ctl("arm", "never", "--", "true", check=False)
+        crtrd.wait_for(lambda: "degraded" in crtrd.ctl("status").stdout)
+        assert "locked" in crtrd.ctl("status").stdout
+        other.execute("ROLLBACK")
+    crtrd.wait_for(lambda: "degraded" not in crtrd.ctl("status").stdout)
+
+
+@pytest.mark.parametrize("keys", [
+    'command = ["env"]\nenv = { V = "a\\u0000b" }', 'command = ["a\\u0000b"]', 'command = ["a"]\nstdin = "\\u0000"',
+    'command = ["a"]\n[cron.env]\n"A\\u0000" = "b"',
+])
+def test_a_nul_is_refused_by_name(keys, crtrd, tmp_path):
+    crtrd.start()
+    (tmp_path / "nul.toml").write_text(f"[cron]\n{keys}\n")
+    done = crtrd.ctl("arm", "--file", str(tmp_path / "nul.toml"), check=False)
+    assert (done.returncode, "NUL" in done.stderr) == (1, True), done
+    assert crtrd.json("list") == []

@@ -97,10 +97,10 @@ def test_c50_a_long_reader_keeps_nobody_waiting(tmp_path):
 
 
 @contextmanager
-def small_disk(folder):
+def small_disk(folder, size="2m"):
     """A file system of its own for the state folder, where that can be had."""
     folder.mkdir(parents=True)
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", folder], check=False,
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", folder], check=False,
                           capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"no mounting here: {done.stderr}")
@@ -155,6 +155,17 @@ def test_c51_a_disk_that_takes_nothing(tmp_path):
             "SELECT exit_code, stdout_head, finished_at - started_at FROM runs WHERE cron_name = 'long'")
         assert (code, head, took // SECOND) == (3, b"out\n", 2)
         assert crtrd.rows("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_c51_its_own_log_does_not_fill_a_disk_of_one_mebibyte(tmp_path):
+    file, state = tmp_path / "marks", tmp_path / "home" / "state"
+    with small_disk(state, "1m"), Instance(tmp_path / "home") as crtrd:
+        crtrd.start()
+        arm_marker(crtrd, file)
+        for _ in range(12):
+            crtrd.ctl("run", "mark", "--wait", "--overlap", "allow")
+        assert "ledger.unavailable:" not in crtrd.said()
+        assert crtrd.places.ledger.stat().st_size > 4096
 
 
 @pytest.mark.parametrize("trouble", [fill, lock_out])
