@@ -184,16 +184,18 @@ def test_a_run_may_be_the_upgrade(machine: Machine, newer: Path) -> None:
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_six_reinstalls_in_a_row(resident: Machine, deb: Path, running: bool) -> None:  # noqa: FBT001
-    if not running:
-        resident.run("systemctl stop crtrd.service")
-    resident.copy_in(deb, "/root/crtrd.deb")
+def test_six_reinstalls_in_a_row(machine: Machine, deb: Path, running: bool) -> None:  # noqa: FBT001
+    machine.write("/etc/crtrd/crtrd.toml", 'clock = "internal"\n')
+    machine.run(f"systemctl {'restart' if running else 'stop'} crtrd.service")
+    before = pid(machine)
+    machine.copy_in(deb, "/root/crtrd.deb")
     for _ in range(6):
-        resident.run("dpkg -i /root/crtrd.deb")
-    assert state(resident, "crtrd.socket") == "active success"
-    assert state(resident, "crtrd.service") == ("active success" if running else "inactive success")
-    resident.run("systemctl restart crtrd.service; systemctl restart crtrd.service")
-    assert state(resident, "crtrd.service") == "active success"
+        machine.run("dpkg -i --force-confold /root/crtrd.deb")
+    assert pid(machine) == before
+    assert state(machine, "crtrd.socket") == "active success"
+    assert state(machine, "crtrd.service") == ("active success" if running else "inactive success")
+    machine.run("systemctl restart crtrd.service; systemctl restart crtrd.service")
+    assert state(machine, "crtrd.service") == "active success"
 
 
 def test_remove_stops_everything_and_keeps_state(resident: Machine, deb: Path) -> None:
