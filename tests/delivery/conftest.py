@@ -2,6 +2,8 @@
 
 import http.server
 import os
+import ssl
+import subprocess
 import threading
 from contextlib import closing
 
@@ -29,7 +31,8 @@ def job(sink="webhook", argument="", name="d" * 32, **more):
 class Receiver:
     """`script` holds an answer for each request: (status, headers); or a word for how it goes wrong."""
 
-    def __init__(self, port=0):
+    def __init__(self, port=0, tls=None):
+        """`tls` is a certificate file with its key: then it speaks https."""
         self.script, self.seen = [], []
         self.taken, self.closing = threading.Event(), threading.Event()
         outer = self
@@ -62,12 +65,17 @@ class Receiver:
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.server.daemon_threads = True
+        self.scheme = "https" if tls else "http"
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_address[1]
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,))
         self.thread.start()
 
     def url(self, path="/hook", who="", host="127.0.0.1"):
-        return f"http://{who}{host}:{self.port}{path}"
+        return f"{self.scheme}://{who}{host}:{self.port}{path}"
 
     def close(self):
         self.closing.set()
@@ -79,6 +87,25 @@ class Receiver:
 @pytest.fixture
 def receiver():
     with closing(Receiver()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A certificate for localhost that nobody but itself vouches for, its key in the same file."""
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost", "-keyout", folder / "key", "-out", folder / "cert"],
+        check=True, capture_output=True)
+    both = folder / "both"
+    both.write_text((folder / "key").read_text() + (folder / "cert").read_text())
+    return both
+
+
+@pytest.fixture
+def secure(certificate):
+    with closing(Receiver(tls=certificate)) as server:
         yield server
 
 

@@ -106,3 +106,20 @@ def test_a_circle_of_redirects_ends(receiver):
 def test_heartbeats_have_their_paths(receiver, kind, path):
     deliver(job("heartbeat", receiver.url("/ping"), kind=kind))
     assert receiver.seen[0][0] == path
+
+
+def test_https_is_spoken_with_who_is_vouched_for(secure, certificate, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    said = deliver(job(argument=secure.url(host="localhost", who=WHO), secret="k"))
+    assert said.outcome is Outcome.TAKEN, said.error
+    assert secure.seen[0][1]["Authorization"] == "Basic dXNlcjpzM2NyZXQ="
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_https_with_a_stranger_or_under_another_name_sends_nothing(secure, certificate, trusted, monkeypatch):
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    said = deliver(job(argument=secure.url(host="127.0.0.1" if trusted else "localhost", who=WHO)))
+    assert said.outcome is Outcome.DOWN
+    assert "s3cret" not in said.error
+    assert secure.seen == []
