@@ -142,3 +142,44 @@ def test_c67_killed_between_acceptance_and_our_mark_every_sink_is_asked_again_un
     assert set(machine.run("cat /root/told").stdout.split()) == {"started"}
     machine.wait_for(lambda: machine.run("cat /root/after", check=False).stdout == "ran\n", 10)
     assert rows(machine, "SELECT count(*) AS n FROM occurrences WHERE cron_name = 'after'") == [{"n": 1}]
+
+
+FICKLE = """
+import http.server, os, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        with open("/root/hooks", "a") as file:
+            print(self.headers["X-Crtrd-Delivery"], hash(body), file=file)
+        if os.path.exists("/root/well"):
+            self.send_response(204)
+            self.end_headers()
+        else:
+            time.sleep(1)
+            self.close_connection = True
+http.server.HTTPServer(("127.0.0.1", 8099), Handler).serve_forever()
+"""
+
+
+def test_sinks_that_are_down_slow_or_close_early_get_it_in_the_end(machine):
+    ill = "test -e /root/well || { sleep 1; exit 75; }"
+    machine.write("/usr/sbin/sendmail", f"#!/bin/sh\n{ill}\ngrep -i ^message-id: >> /root/mails\n", 0o755)
+    machine.write("/root/fickle.py", FICKLE)
+    prepare(machine)
+    sinks = ["mail:root", "webhook:http://127.0.0.1:8099/x", f"exec:{ill}; cat >> /root/execs", "unit:late.service"]
+    machine.run(["crtrctl", "arm", "job", "--on-failure", "continue", *(f"--sink={sink}" for sink in sinks), "--",
+                 "false"])
+    machine.run("crtrctl run job", check=False)
+    tried = "SELECT sink FROM outbox WHERE attempts >= 1 AND state <> 'delivered'"
+    machine.wait_for(lambda: len(rows(machine, tried)) == len(sinks), 30, "a first attempt at each")
+    machine.run("systemd-run --unit=fickle /usr/bin/python3 /root/fickle.py")
+    machine.wait_for(lambda: machine.run("cat /root/hooks", check=False).stdout, 60, "one that closes early")
+    machine.write("/etc/systemd/system/late.service",
+                  "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo started >> /root/told'\n")
+    machine.run("systemctl daemon-reload; touch /root/well")
+    machine.wait_for(lambda: rows(machine, "SELECT count(*) AS n FROM outbox WHERE state = 'delivered'")
+                     == [{"n": len(sinks)}], 120, "the end of it")
+    assert len(machine.run("cat /root/mails").stdout.splitlines()) == 1
+    assert len(machine.run("cat /root/execs").stdout.splitlines()) == 1
+    assert len({line.split()[0] for line in machine.run("cat /root/hooks").stdout.splitlines()}) == 1
+    assert machine.run("cat /root/told").stdout == "started\n"
