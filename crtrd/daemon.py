@@ -6,6 +6,7 @@
 A configuration file that cannot be read does not keep the daemon from running: defaults hold and the fault is told.
 """
 
+import contextlib
 import itertools
 import os
 import select
@@ -37,7 +38,7 @@ from crtrd.engine.engine import Engine
 from crtrd.engine.executor import Executor
 from crtrd.engine.heartbeat import Heartbeat
 from crtrd.engine.hostfiles import HostFiles
-from crtrd.engine.lifecycle import Lifecycle, Surfaces
+from crtrd.engine.lifecycle import Lifecycle, Stage, Surfaces
 from crtrd.engine.output import OutputLog
 from crtrd.engine.recovery import Recovery
 from crtrd.engine.scopes import Scopes
@@ -388,6 +389,7 @@ class Daemon:
     def _execute_again(self, handed: Mapping[str, Mapping[str, int]]) -> None:
         """The same process, so children stay children. Signals wait until the next life looks at them."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        self._leave_signals_to_the_next_life()
         environ = dict(self.environ)
         if self.engine.drained:
             environ[DRAINED] = "1"
@@ -396,6 +398,14 @@ class Daemon:
         program, *arguments = sys.orig_argv
         os.execve(program if program.startswith("/") else sys.executable,  # noqa: S606 - ourselves
                   [program, *arguments], environ)
+
+    def _leave_signals_to_the_next_life(self) -> None:
+        """What came too late for this life becomes pending again: a blocked signal outlives execve(2)."""
+        late = {signal.SIGTERM} if self.lifecycle.stage is Stage.STOPPING else set()
+        with contextlib.suppress(BlockingIOError):
+            late |= {signal.Signals(number) for number in self._signals.recv(64) if number in SIGNALS}
+        for number in late:
+            os.kill(os.getpid(), number)
 
     def _close(self) -> None:
         self.bus.close()

@@ -2,6 +2,7 @@
 exit status. The table of verbs is here; what they do is in the modules that it names."""
 
 import argparse
+import os
 import re
 import signal
 import sys
@@ -117,6 +118,7 @@ class _Formatter(argparse.HelpFormatter):
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line; returns the exit status."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `crtrctl list | head` ends quietly
+    _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -128,8 +130,22 @@ def main(arguments: list[str] | None = None) -> int:
         return _say(str(failure), failure.status, code if _wants_json(given) else "")
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except OSError as error:  # a full disk behind standard output; what concerns the bus is a Failure
+        return _say(f"cannot write: {error.strerror or error}", FAILED)
     finally:
-        sys.stdout.flush()
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end
+
+
+def _fill_closed_streams() -> None:
+    """Python has None for a stream that was closed by whoever started us."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - open until the end
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as above
 
 
 def _say(text: str, status: int, code: str = "") -> int:

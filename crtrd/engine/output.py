@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SAID = 48 * 1024
 """Bytes of the latest lines that a new follower is given first: less than the smallest pipe takes, pipe(7)."""
+LEAST = 64  # what an entry counts at least: a million empty lines would hold up everybody else
 FOLLOWERS = 16
 """Of one run at once."""
 
@@ -48,7 +49,7 @@ class OutputLog:
             return
         kept = []
         for line in lines:
-            to.left -= len(line) + 1
+            to.left -= max(len(line) + 1, LEAST)
             if to.left <= 0:
                 kept.append(b"(crtrd: journal_limit reached, the rest of this run's output is not logged)")
                 self.mute(run_id)

@@ -216,7 +216,7 @@ NO_SPACE = """
     except OSError:
         filler.close()
     def much(session):
-        for number in range(100):
+        for number in range(500):  # more than the room that SQLite's log has already
             session.put(PutOccurrence(replace(ROW, id=f"{number:032x}", instant=number, detail="x" * 500)))
     try:
         each.do(much)
@@ -225,7 +225,7 @@ NO_SPACE = """
     assert each.do(lambda session: session.open_occurrences(CRON.id)) == [], "nothing half stored"
     (folder / "filler").unlink()
     each.do(much)
-    assert len(each.do(lambda session: session.open_occurrences(CRON.id))) == 100
+    assert len(each.do(lambda session: session.open_occurrences(CRON.id))) == 500
     assert each.store.queries.integrity() == []
     each.store.close()
     print("sound", flush=True)

@@ -71,4 +71,6 @@ def test_kills_on_a_real_systemd(machine, tmp_path):
     statuses = dict(seen.rows("SELECT status, count(*) FROM occurrences GROUP BY status"))
     print(f"kills {KILLS}, occurrences {statuses}, violations {len(found)}")
     assert found == []
-    assert set(statuses) <= {"success", "failed"}, "an end that nobody saw"
+    # A kill just before the manager has taken a run's descriptors leaves its end unobserved: told, not guessed.
+    assert set(statuses) <= {"success", "failed", "unobserved"}
+    assert statuses.get("unobserved", 0) <= KILLS // 10 + 1, "ends that nobody saw"

@@ -74,8 +74,13 @@ def test_it_goes_on_after(how, machine):
     before = len(marks(machine))
     machine.wait_for(lambda: len(marks(machine)) >= before + 2, 30, "ticks of the next boot")
     machine.wait_for(lambda: gone(machine), 10)
-    rows = check_rows(machine, 5)
-    assert len([row for row in rows if row["status"] == "success"]) == len(marks(machine)) == len(set(marks(machine)))
+    statuses = [row["status"] for row in check_rows(machine, 5)]
+    made = len(marks(machine))
+    assert made == len(set(marks(machine)))
+    # The run that the end of the machine met is unobserved or canceled, with its mark or before it.
+    met = statuses.count("unobserved") + statuses.count("canceled")
+    assert met <= 1
+    assert statuses.count("success") <= made <= statuses.count("success") + met
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point.startswith("leave.")])
