@@ -7,10 +7,10 @@ host knows (accounts, zone data in use) is checked where it is used.
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from math import isfinite
 from typing import Any
 
 from crtrd.config.keys import BY_NAME, Key, Kind
+from crtrd.config.lengths import LONGEST, read_length
 from crtrd.config.resources import check as check_resource
 from crtrd.core.cron import (
     CatchUp,
@@ -24,15 +24,13 @@ from crtrd.core.cron import (
 from crtrd.core.sinks import parse as parse_sink
 from crtrd.core.timetable import excluded_days, has_calendar, names_calendar
 from crtrd.errors import ConfigError, ScheduleError
-from crtrd.schedule.spans import parse_instant, parse_span
+from crtrd.schedule.spans import parse_instant
 
 NAME_RULE = "1 to 64 of A-Z a-z 0-9 . _ @ -, the first a letter or digit"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CARRIED_LIMIT = 128 * 1024  # bytes of arguments and environment together; execve(2) would take some more
 LIST_LIMIT = 1000
-LONGEST = 100 * 366 * 86400 * 1_000_000
-MOST_SECONDS = 1e12  # more than LONGEST, little enough to be multiplied
 TEXT_LIMIT = 64 * 1024
 RESERVED = "CRTR_"
 ENUMS: dict[str, type[Any]] = {
@@ -162,11 +160,8 @@ def _in_range(value: int, key: Key) -> int:
 
 
 def _span(value: object, key: Key) -> int:
-    if isinstance(value, str):
-        span = parse_span(value)
-    elif isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
-        span = round(max(min(value, MOST_SECONDS), -1) * 1_000_000)
-    else:
+    span = read_length(value)
+    if span is None:
         raise ValueError(f"it must be a time span such as 90s or 1h 30min, not {_shape(value)}")
     if span > LONGEST:
         raise ValueError("it is longer than a hundred years")

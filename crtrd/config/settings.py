@@ -3,15 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import isfinite
 from typing import Any
 
+from crtrd.config.lengths import LONGEST, SECOND, read_length
 from crtrd.errors import ConfigError, ScheduleError
-from crtrd.schedule.spans import parse_span
 
-SECOND = 1_000_000
-MOST_SECONDS = 1e12  # more than LONGEST, little enough to be multiplied
-LONGEST = 100 * 366 * 86400 * SECOND
 LARGEST, DIGITS = 1 << 50, 15
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -76,11 +72,9 @@ def merge(settings: Settings, table: Mapping[str, object], path: str) -> Setting
 
 def _span(low: int) -> Callable[[object], int]:
     def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
+        span = read_length(value)
+        if span is None:
             raise ValueError("it must be a time span such as 30s")
-        if not isinstance(value, str) and not isfinite(value):
-            raise ValueError("it must be a time span such as 30s")
-        span = parse_span(value) if isinstance(value, str) else round(max(min(value, MOST_SECONDS), -1) * SECOND)
         if not low <= span <= LONGEST:
             raise ValueError("it is too short" if span < low else "it is longer than a hundred years")
         return span
