@@ -174,14 +174,15 @@ class _Connection:
         """Raises ManagerError when the unit fails within JOB_SECONDS; one that is still at work then is well.
 
         Before its job begins it is inactive too, but has never changed its state; and one that has ended well is
-        forgotten, and looks like that again. So few looks, well within the deadline of the request.
+        forgotten, and looks like that again. So few looks, well within the deadline of the request. Whether it has
+        begun is asked first: a start between the two questions must not look like a good end.
         """
         for _ in range(int(JOB_SECONDS / LOOK_SECONDS)):
+            begun = bool(self.get(name, "Unit", "StateChangeTimestampMonotonic", b"t"))
             found = self.get(name, "Unit", "ActiveState", b"s").decode()
             if found == "failed":
                 message = f"{name} failed"
                 raise ManagerError(message)
-            begun = bool(self.get(name, "Unit", "StateChangeTimestampMonotonic", b"t"))
             if found == "active" or (begun and found == "inactive") or self._closed.wait(LOOK_SECONDS):
                 return
 
