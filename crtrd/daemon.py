@@ -42,7 +42,15 @@ from crtrd.engine.lifecycle import Lifecycle, Stage, Surfaces
 from crtrd.engine.output import OutputLog
 from crtrd.engine.recovery import Recovery
 from crtrd.engine.scopes import Scopes
-from crtrd.errors import ConfigError, LeaseLost, LedgerError, LedgerRefused, ManagerError, RequestError
+from crtrd.errors import (
+    ConfigError,
+    LeaseLost,
+    LedgerError,
+    LedgerRefused,
+    LedgerSpoiled,
+    ManagerError,
+    RequestError,
+)
 from crtrd.ledger.retention import Keep
 from crtrd.ledger.store import Store
 from crtrd.loop.clock import Clock
@@ -145,7 +153,7 @@ class Daemon:
             return self.clock.boot() + self.settings.lease_ttl
         self.store = Store(self.places.ledger, owner=self.instance, boot_id=self.boot_id,
                            post=self.reactor.wake_from_thread, lease_end=lease_end)
-        self.store.lost = self._superseded
+        self.store.lost, self.store.log_large = self._lost, self._log_large
         self._await_store()
         if self.store.damage:
             self.repairs.append(Announce("ledger.damaged", self.store.damage, {}, 2))
@@ -372,6 +380,10 @@ class Daemon:
                 except ConfigError:
                     continue  # told in the journal
 
+    def _log_large(self, size: int) -> None:
+        self._say("ledger.growing", f"{self.places.ledger}-wal has {size >> 20} MiB and grows: another process reads "
+                  f"the ledger and does not end; fuser -v {self.places.ledger} names it", 4)
+
     def _say(self, kind: str, message: str, priority: int = 6) -> None:
         event = Announce(kind, message, {}, priority)
         if hasattr(self, "executor"):
@@ -379,9 +391,13 @@ class Daemon:
         else:
             self.journal.event(event)
 
-    def _superseded(self, lost: LeaseLost) -> None:
-        """We were paused and another life took over: end at once, and leave everything of it alone."""
-        self._say("daemon.lease.lost", f"{lost}; ending", 2)
+    def _lost(self, lost: LeaseLost | LedgerSpoiled) -> None:
+        """Another life took over while we were paused, or the ledger is spoiled: end at once, leave everything alone.
+
+        The next life adopts the runs, by a ledger that it has looked at.
+        """
+        kind = "ledger.damaged" if isinstance(lost, LedgerSpoiled) else "daemon.lease.lost"
+        self._say(kind, f"{lost}; ending", 2)
         self.supervisor.handed = self.supervisor.returned = None
         self.lifecycle.failed = True
         self.reactor.stop()

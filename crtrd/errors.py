@@ -86,5 +86,13 @@ class LedgerRefused(LedgerError):
     """This crtrd may not use that ledger, now or later, until an administrator acts."""
 
 
+class LedgerSpoiled(LedgerError):
+    """The open file is damaged, or not the ledger any more: this life is over, the next one looks at what is there."""
+
+    def __init__(self, message: str, *, damaged: bool = False) -> None:
+        super().__init__(message)
+        self.damaged = damaged
+
+
 class LeaseLost(LedgerError):
     """Another life has claimed the ledger: this one is over, and touches nothing any more."""

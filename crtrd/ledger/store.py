@@ -17,9 +17,10 @@ from typing import TypeVar
 
 from peewee import DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError, SqliteDatabase
 
-from crtrd.errors import LeaseLost, LedgerError, LedgerRefused
-from crtrd.ledger.damage import damage_of, set_aside
+from crtrd.errors import LeaseLost, LedgerError, LedgerRefused, LedgerSpoiled
+from crtrd.ledger.damage import SUSPECT, beside, damage_of, is_damage, set_aside
 from crtrd.ledger.models import MODELS
+from crtrd.ledger.place import Place
 from crtrd.ledger.queries import Queries
 from crtrd.ledger.schema import migrate, refuse_newer
 from crtrd.ledger.session import Session
@@ -29,8 +30,11 @@ Post = Callable[[Callable[[], None]], None]
 LOG_PAGES, LOG_PAGES_SMALL = 1000, 32
 SMALL_DISK = 64 << 20
 BUSY_SECONDS = 5
-PRAGMAS = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1,
-           "cache_size": -4000}
+LOG_LARGE = 64 << 20
+"""Bytes of SQLite's log from which on it is told: somebody reads and does not end, so that it cannot be emptied."""
+LOG_KEPT = 16 << 20
+PRAGMAS = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1, "cache_size": -4000,
+           "journal_size_limit": LOG_KEPT}
 
 
 class Store:
@@ -49,8 +53,13 @@ class Store:
         """What the fence was when our last transaction committed; None before the first one."""
         self.damage = ""
         """Told by `open`: what was wrong with the file that was found, and where it is now."""
-        self.lost: Callable[[LeaseLost], None] = lambda _: None
-        """Called in the loop when another life has claimed the ledger; nothing that is submitted comes back then."""
+        self.lost: Callable[[LeaseLost | LedgerSpoiled], None] = lambda _: None
+        """Called in the loop when another life has claimed the ledger, or the file is spoiled; nothing that is
+        submitted comes back then."""
+        self.log_large: Callable[[int], None] = lambda _: None
+        """Called in the loop with the log's size in bytes, once until it is small again."""
+        self._place = Place(path)
+        self._over = self._told_large = False
         self.queries = Queries(self._database)
 
     def open(self) -> list[int]:
@@ -72,12 +81,14 @@ class Store:
         self._lock = _lock(self.path)
         if damage := damage_of(self.path):
             self.damage = f"ledger {self.path} is damaged: {damage}; it was set aside as {set_aside(self.path)}"
+        beside(self.path, SUSPECT).unlink(missing_ok=True)
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         with _speaking(self.path):
             refuse_newer(self.path)
             self._database.connect()
             reached = migrate(self._database, self.path)
             _check(self._database)
+        self._place.note()
         return reached
 
     def submit(self, work: Callable[[Session], T], done: Callable[[T | LedgerError], None]) -> None:
@@ -88,11 +99,15 @@ class Store:
         looks at the fence: whoever was paused while another life took over writes nothing.
         """
         def perform() -> None:
+            if self._over:
+                return
             try:
                 value: T | LedgerError = self._transact(work)
             except LeaseLost as lost:
-                why = lost
-                self._post(lambda: self.lost(why))
+                self._end(lost)
+                return
+            except LedgerSpoiled as spoiled:
+                self._end(self._rescued(spoiled))
                 return
             except LedgerError as error:
                 value = error
@@ -103,8 +118,23 @@ class Store:
 
         self._work.put(perform)
 
+    def _end(self, why: LeaseLost | LedgerSpoiled) -> None:
+        self._over = True
+        self._post(lambda: self.lost(why))
+
+    def _rescued(self, spoiled: LedgerSpoiled) -> LedgerSpoiled:
+        """The same error, which now says what became of the content. In the ledger's thread, outside a transaction."""
+        try:
+            if spoiled.damaged:
+                beside(self.path, SUSPECT).touch(0o600)
+                return spoiled
+            return LedgerSpoiled(f"{spoiled}; {self._place.save(self._database.connection())}")
+        except (OSError, sqlite3.Error) as error:
+            return LedgerSpoiled(f"{spoiled}; what it held could not be saved: {error}")
+
     def _transact(self, work: Callable[[Session], T]) -> T:
         with _speaking(self.path), self._database.atomic("IMMEDIATE"):
+            self._watch_log(self._place.look())
             session = Session(self._database, self.owner, self.boot_id, self._lease_end())
             if self._fence is None:
                 session.claim()
@@ -114,6 +144,11 @@ class Store:
             fence = session.fence()
         self._fence = fence  # only now: a commit that fails takes it back
         return value
+
+    def _watch_log(self, size: int) -> None:
+        if size >= LOG_LARGE and not self._told_large:
+            self._post(lambda: self.log_large(size))
+        self._told_large = size >= LOG_LARGE
 
     def close(self) -> None:
         """Finish what was submitted, then close the file and give up the lock."""
@@ -151,9 +186,12 @@ class _speaking:
         if error is None or not isinstance(error, DatabaseError | sqlite3.DatabaseError):
             return
         first = _first(error)
-        if not isinstance(first, BUGS):
-            text = " ".join(str(part) for part in first.args)
-            raise LedgerError(f"cannot use ledger {self._path}: {text}") from error
+        if isinstance(first, BUGS):
+            return
+        text = " ".join(str(part) for part in first.args)
+        if is_damage(first):
+            raise LedgerSpoiled(f"ledger {self._path} is damaged: {text}", damaged=True) from error
+        raise LedgerError(f"cannot use ledger {self._path}: {text}") from error
 
 
 def _first(error: BaseException) -> BaseException:

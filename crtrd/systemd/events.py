@@ -52,6 +52,7 @@ MESSAGE_IDS: Mapping[str, str] = MappingProxyType({
     "daemon.wake.failed": "bc3929379345486485f91da50b59ff5d",
     "daemon.lease.lost": "7c722a4290e74fa8b519b8f3c72eb6fb",
     "ledger.damaged": "3570c8ec58724448b3345e648ceeadca",
+    "ledger.growing": "1ddb3a4c52d04e9abaad2455934d6409",
     "ledger.unavailable": "c1b89cf1ed6a450a90a3758e8564a75e",
     "ledger.available": "ec907469a19b43499b16f9c18c337e56",
     LOST: "6ddeb6fdf3894a939a8ff296c69817d7",

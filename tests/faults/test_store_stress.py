@@ -1,6 +1,7 @@
 """The daemon on a store that is locked, full, read-only or damaged (C50, C51): nothing unrecorded, nothing lost."""
 
 import os
+import signal
 import sqlite3
 import subprocess
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.checker import MARK, marks, violations
+from tests.faults.keeper import KeptInstance
 from tests.instance import Instance
 
 pytestmark = pytest.mark.process
@@ -184,6 +186,74 @@ def test_c51_a_start_on_a_full_or_read_only_disk_waits_and_says_so_once(trouble,
         crtrd.wait_for(lambda: crtrd.ctl("list", check=False).returncode == 0, 30)
         assert "mark" in crtrd.ctl("list").stdout
         assert crtrd.said().count("ledger.unavailable:") == 1
+        assert crtrd.stop() == 0
+
+
+@contextmanager
+def failing_writes(pid, ledger, calls, error):
+    """The process's own writes to the ledger fail as on a disk that has gone bad or read-only under open files."""
+    paths = [word for end in ("", "-wal") for word in ("-P", f"{ledger}{end}")]
+    strace = subprocess.Popen(
+        ["strace", "-f", "-p", str(pid), *paths, "-e", f"trace={calls}", "-e", f"inject={calls}:error={error}"],
+        stderr=subprocess.PIPE, text=True)
+    line = strace.stderr.readline()
+    if "attached" not in line:
+        strace.communicate()
+        if os.geteuid() and "not permitted" in line:  # ptrace(2), "Ptrace access mode checking": Yama
+            pytest.skip(f"this user may not trace: {line}")
+        pytest.fail(f"strace cannot attach: {line}")
+    try:
+        yield
+    finally:
+        strace.send_signal(signal.SIGINT)
+        strace.communicate()
+
+
+@pytest.mark.parametrize(("calls", "error"), [("pwrite64", "EROFS"), ("fdatasync,fsync", "EIO")])
+def test_c51_a_disk_that_fails_or_turns_read_only_under_open_files(calls, error, tmp_path):
+    file = tmp_path / "marks"
+    with Instance(tmp_path / "home") as crtrd:
+        crtrd.start()
+        arm_marker(crtrd, file)
+        crtrd.ctl("arm", "long", "--on-failure", "continue", "--shell", "echo out; sleep 2; exit 3")
+        crtrd.ctl("run", "long")
+        crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE cron_name = 'long' AND phase = 'running'"))
+        with failing_writes(crtrd.daemon.pid, crtrd.places.ledger, calls, error):
+            crtrd.wait_for(lambda: "ledger.unavailable:" in crtrd.said())
+            busy, made = ticks(crtrd.daemon.pid), len(marks(file))
+            time.sleep(3)
+            assert ticks(crtrd.daemon.pid) - busy < 100, "a hot loop"
+            assert len(marks(file)) <= made + 1, "an unrecorded start"
+            assert crtrd.ctl("list").returncode == 0
+            assert crtrd.ctl("run", "long", check=False).returncode == 1
+        crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE cron_name = 'long' AND phase = 'ended'"), 30)
+        before = len(marks(file))
+        crtrd.wait_for(lambda: len(marks(file)) >= before + 2)
+        assert crtrd.stop() == 0
+        assert crtrd.said().count("ledger.unavailable:") == 1
+        assert violations(crtrd, "mark", file, SECOND) == []
+        (code, head, took), = crtrd.rows(
+            "SELECT exit_code, stdout_head, finished_at - started_at FROM runs WHERE cron_name = 'long'")
+        assert (code, head, took // SECOND) == (3, b"out\n", 2)
+        assert crtrd.rows("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_ledger_that_is_removed_under_a_running_daemon_comes_back_and_its_run_is_adopted(tmp_path):
+    with KeptInstance(tmp_path / "home") as crtrd:
+        crtrd.start()
+        crtrd.ctl("arm", "long", "--on-failure", "continue", "--shell", "echo out; sleep 3; exit 3")
+        crtrd.ctl("run", "long")
+        crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE cron_name = 'long' AND phase = 'running'"))
+        for each in crtrd.places.state.glob("ledger.sqlite3*"):
+            each.unlink()
+        refused = crtrd.ctl("pause", "long", check=False)
+        assert refused.returncode != 0
+        assert crtrd.daemon.wait(20) == 1
+        assert "was removed while in use; what it held was put back" in crtrd.said()
+        crtrd.start()
+        crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE cron_name = 'long' AND phase = 'ended'"))
+        assert crtrd.rows("SELECT result, exit_code, stdout_head FROM runs") == [("exit-code", 3, b"out\n")]
+        assert crtrd.rows("SELECT state FROM crons") == [("active",)]
         assert crtrd.stop() == 0
 
 

@@ -2,20 +2,23 @@
 
 import os
 import resource
+import shutil
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from crtrd.core.effects import PutCron, PutOccurrence, PutRun
 from crtrd.core.occurrence import Origin, Phase, Run
-from crtrd.errors import LedgerError
+from crtrd.errors import LedgerError, LedgerSpoiled
 from crtrd.ledger.queries import Filter
 from crtrd.ledger.retention import DAY, Keep
 from tests.ledger.test_rows import CRON, ROW
@@ -160,7 +163,7 @@ FULL = """
     from dataclasses import replace
     from pathlib import Path
     from crtrd.core.effects import PutCron, PutOccurrence
-    from crtrd.errors import LedgerError
+    from crtrd.errors import LedgerError, LedgerSpoiled
     from tests.ledger.conftest import Opened
     from tests.ledger.test_rows import CRON, ROW
     each = Opened(Path(sys.argv[1]))
@@ -202,7 +205,7 @@ NO_SPACE = """
     from dataclasses import replace
     from pathlib import Path
     from crtrd.core.effects import PutCron, PutOccurrence
-    from crtrd.errors import LedgerError
+    from crtrd.errors import LedgerError, LedgerSpoiled
     from tests.ledger.conftest import Opened
     from tests.ledger.test_rows import CRON, ROW
     folder = Path(sys.argv[1])
@@ -286,6 +289,105 @@ def test_a_damaged_ledger_is_set_aside_told_and_kept(opened, tmp_path, harm):
     assert str(kept) in second.store.damage
     second.store.close()
     assert not opened().store.damage
+
+
+def named(name):
+    return replace(CRON, id=name.ljust(32, "0"), definition=replace(CRON.definition, name=name))
+
+
+def saying(store):
+    """What the store says of its end when it next writes."""
+    said = []
+    store.store.lost = said.append
+    store.store.submit(lambda session: session.remember("a", "b"), said.append)
+    store.posts.take()
+    assert isinstance(said[0], LedgerSpoiled)
+    return str(said[0])
+
+
+@pytest.mark.parametrize("ends", [("",), ("-wal",), ("", "-wal", "-shm")])
+def test_a_ledger_that_is_removed_while_open_is_put_back(opened, ends):
+    first = opened()
+    first.do(lambda session: session.put(PutCron(CRON)))
+    path = first.store.path
+    for end in ends:
+        path.with_name(path.name + end).unlink()
+    assert "put back" in saying(first)
+    first.store.submit(lambda session: session.put(PutCron(named("late"))), lambda _: None)
+    first.store.close()
+    second = opened()
+    assert second.store.queries.cron("job")
+    assert second.store.queries.cron("late") is None, "written after the end"
+    assert second.do(lambda session: session._one("PRAGMA integrity_check")[0]) == "ok"
+    assert mode(path) == 0o600
+    assert {each.name for each in path.parent.iterdir()} == {
+        "ledger.sqlite3", "ledger.sqlite3-wal", "ledger.sqlite3-shm", "ledger.sqlite3.lock"}
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_a_ledger_whose_place_is_taken_is_kept_beside_the_new_one(opened, tmp_path, with_log):
+    other = opened(tmp_path / "other" / "ledger.sqlite3")
+    other.do(lambda session: session.put(PutCron(named("other"))))
+    first = opened()
+    first.do(lambda session: session.put(PutCron(CRON)))
+    path = first.store.path
+    if not with_log:
+        other.store.close()
+    for each in other.store.path.parent.glob("ledger.sqlite3*"):
+        if not each.name.endswith((".lock", "-shm")):
+            shutil.copy(each, path.parent / "new")
+            (path.parent / "new").rename(path.parent / each.name)
+    assert "replaced while in use" in saying(first)
+    first.store.close()
+    second = opened()
+    assert second.store.queries.cron("other")
+    assert second.store.queries.cron("job") is None
+    (kept,) = path.parent.glob("*.replaced-*")
+    with closing(sqlite3.connect(kept)) as looking:
+        assert looking.execute("SELECT name FROM crons").fetchall() == [("job",)]
+
+
+def test_a_ledger_that_cannot_be_put_back_is_told_so(opened, monkeypatch):
+    first = opened()
+    first.store.path.unlink()
+    first.store.path.with_name("ledger.sqlite3.new").mkdir()
+    assert "could not be saved" in saying(first)
+
+
+def test_damage_that_sqlite_finds_while_it_is_open_is_looked_for_by_the_next_life(opened):
+    first = opened()
+    for number in range(200):
+        first.do(lambda session, number=number: session.put(PutCron(named(f"job{number}"))))
+    first.store.close()
+    first = opened()
+    path = first.store.path
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (size - 4096))
+    assert "is damaged" in saying(first)
+    first.store.close()
+    second = opened()
+    assert "is damaged" in second.store.damage
+    assert second.store.queries.cron("job1") is None
+    second.store.close()
+    assert not opened().store.damage
+
+
+def test_a_log_that_cannot_be_emptied_is_told_once(opened, monkeypatch):
+    monkeypatch.setattr("crtrd.ledger.store.LOG_LARGE", 100_000)
+    first, told = opened(), []
+    first.store.log_large = told.append
+    with closing(sqlite3.connect(first.store.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM runs").fetchone()
+        values = []
+        for number in range(30):
+            first.store.submit(lambda session, number=number: session.remember(f"k{number}", "x" * 9000), values.append)
+        while len(values) < 30:
+            first.posts.take()
+    assert len(told) == 1
+    assert told[0] >= 100_000
 
 
 def test_a_folder_in_the_place_of_the_ledger(opened, tmp_path):

@@ -18,7 +18,7 @@ cron.recovered outbox.delivered outbox.retrying outbox.dead auth.denied
 """.split()
 OWN = {LOST, "bus.trouble", "cron.occurrence.late", "cron.profile.missing", "cron.run.late", "daemon.failed",
        "daemon.lease.lost", "daemon.no_cgroups", "daemon.wake.failed", "ledger.available", "ledger.damaged",
-       "ledger.unavailable"}
+       "ledger.growing", "ledger.unavailable"}
 """What became necessary beyond that list: troubles of the daemon and of what it stands on."""
 
 
