@@ -18,6 +18,7 @@ from jeepney.auth import BEGIN, AuthenticationError, Authenticator
 from jeepney.bus import get_bus
 from jeepney.low_level import Message, SizeLimitError
 
+from crtrd.dbus import wire
 from crtrd.dbus.answer import TooLarge
 from crtrd.dbus.framing import BrokenStream, Framing
 from crtrd.loop.reactor import HUP, IN, OUT, Reactor
@@ -72,6 +73,10 @@ class Connection:
         self._authenticator = Authenticator(enable_fds=True)
         self._framing = Framing()
         self._out: deque[_Piece] = deque()
+        self._unsent = 0
+        """Bytes in `_out`."""
+        self._told: list[bytes] = []
+        """Signals that are still to be joined to one piece of `_out`."""
         self._serials = itertools.count(1)
         self._waiting: dict[int, Reply] = {}
         self._deadline = reactor.later(CONNECT_WITHIN, lambda: self._lose("no answer in time"))
@@ -93,7 +98,7 @@ class Connection:
         serial = next(self._serials)
         fds = array("i")
         try:
-            data = message.serialise(serial=serial, fds=fds)
+            data = wire.serialise(message, serial, fds)
         except SizeLimitError as error:
             raise TooLarge(str(error)) from error
         if len(data) > MESSAGE_MOST:
@@ -103,6 +108,14 @@ class Connection:
             self._write(data, fds)
         return serial
 
+    def tell(self, signal: wire.Signal) -> None:
+        """Queue a signal: it leaves with all the others of this turn, and before whatever is sent after it."""
+        if not self.open:
+            return
+        if not self._told:
+            self._reactor.soon(self._pass_on_told)
+        self._told.append(signal.serialise(next(self._serials)))
+
     def ask(self, message: Message, then: Reply) -> None:
         """Send a call and give its reply, return or error, to `then`. Never called when the connection is lost."""
         if self.open:
@@ -110,7 +123,7 @@ class Connection:
 
     @property
     def unsent(self) -> bool:
-        return bool(self._out)
+        return bool(self._out or self._told)
 
     def close(self) -> None:
         """Leave in peace: what was said has been read by the bus when this returns, or `LINGER_MS` are over.
@@ -119,6 +132,7 @@ class Connection:
         """
         if not self.open:
             return
+        self._join_told()
         rest, self._out = self._out, deque()
         self._drop()
         with suppress(OSError):
@@ -157,6 +171,8 @@ class Connection:
         for piece in self._out:
             piece.close()
         self._out.clear()
+        self._told.clear()
+        self._unsent = 0
 
     def _watch(self) -> None:
         wanted = IN | (OUT if self._out else 0)
@@ -171,17 +187,35 @@ class Connection:
             self._read()
 
     def _write(self, data: bytes, fds: Iterable[int] = ()) -> None:
+        self._join_told()
+        self._queue(data, fds)
+
+    def _pass_on_told(self) -> None:
+        if self.open:
+            self._join_told()
+
+    def _join_told(self) -> None:
+        """One write for many signals: the system call costs more than the signal."""
+        if self._told:
+            told, self._told = self._told, []
+            self._queue(b"".join(told))
+
+    def _queue(self, data: bytes, fds: Iterable[int] = ()) -> None:
         idle = not self._out
         self._out.append(_Piece(memoryview(data), [os.dup(fd) for fd in fds]))
+        self._unsent += len(data)
         if idle:
             self._flush()
-        elif sum(len(piece.data) for piece in self._out) > UNSENT_MOST:
+        elif self._unsent > UNSENT_MOST:
             self._lose_soon("the bus does not read")
 
     def _flush(self) -> None:
         try:
             while self._out:
-                if self._out[0].pass_on(self._socket):
+                before = len(self._out[0].data)
+                done = self._out[0].pass_on(self._socket)
+                self._unsent -= before - len(self._out[0].data)
+                if done:
                     self._out.popleft()
         except BlockingIOError:
             pass

@@ -27,6 +27,7 @@ from crtrd.dbus.dispatch import Dispatcher
 from crtrd.dbus.framing import Damaged
 from crtrd.dbus.polkit import Polkit
 from crtrd.dbus.signals import Object, changed_objects, comings_and_goings, invalidated, signals
+from crtrd.dbus.wire import Signal
 from crtrd.errors import Code
 from crtrd.loop.reactor import Reactor, Timer
 
@@ -239,8 +240,8 @@ class BusService:
             if self._early is not None:
                 self._early.append(event)
             return
-        for message in (*comings_and_goings(event), *signals(event)):
-            self._send_quietly(message)
+        for signal in (*comings_and_goings(event), *signals(event)):
+            self._tell(signal)
         if not self._changed:
             self._reactor.soon(self._tell_changes)
         self._changed.update(dict.fromkeys(changed_objects(event)))
@@ -249,13 +250,17 @@ class BusService:
         """One PropertiesChanged for each object, however many events of one transaction touched it."""
         changed, self._changed = self._changed, {}
         for each in changed:
-            self._send_quietly(invalidated(each))
+            self._tell(invalidated(each))
 
     # Sending
 
     def _send(self, message: Message) -> None:
         if self._connection is not None:
             self._connection.send(message)
+
+    def _tell(self, signal: Signal) -> None:
+        if self._connection is not None:
+            self._connection.tell(signal)
 
     def _send_quietly(self, message: Message) -> None:
         """For what nobody answers."""

@@ -1,10 +1,8 @@
-"""Which bus signals an event of the daemon becomes. One table; pure: an Announce in, messages out."""
+"""Which bus signals an event of the daemon becomes. One table; pure: an Announce in, signals out."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-
-from jeepney import DBusAddress, new_signal
-from jeepney.low_level import Message
+from functools import lru_cache
 
 from crtrd import names
 from crtrd.core.effects import Announce
@@ -12,6 +10,7 @@ from crtrd.dbus import objects
 from crtrd.dbus.interface import OBJECT_MANAGER, PROPERTIES
 from crtrd.dbus.manager import SIGNALS
 from crtrd.dbus.values import clean, cron_path, pack, run_path
+from crtrd.dbus.wire import Signal
 
 Fields = Mapping[str, str | int]
 Object = tuple[str, str]
@@ -85,7 +84,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-def signals(event: Announce) -> Iterator[Message]:
+def signals(event: Announce) -> Iterator[Signal]:
     """The Manager's signals for one event: its own where it has one, and `Event` always."""
     rule = RULES.get(event.kind)
     if rule is not None:
@@ -105,15 +104,20 @@ def changed_objects(event: Announce) -> Iterator[Object]:
         yield run_path(_run(event.fields)), names.RUN_INTERFACE
 
 
-def invalidated(changed: Object) -> Message:
+def invalidated(changed: Object) -> Signal:
     """PropertiesChanged without values: who wants them asks, and is asked who they are."""
     path, interface = changed
-    declared = next(entry for entry in objects.OWN.values() if entry.name == interface)
-    gone = [entry.name for entry in declared.properties if entry.emits == "invalidates"]
+    gone = list(_invalidated_by(interface))
     return _signal((path, PROPERTIES), "PropertiesChanged", "sa{sv}as", (interface, {}, gone))
 
 
-def comings_and_goings(event: Announce) -> Iterator[Message]:
+@lru_cache(maxsize=16)
+def _invalidated_by(interface: str) -> tuple[str, ...]:
+    declared = next(entry for entry in objects.OWN.values() if entry.name == interface)
+    return tuple(entry.name for entry in declared.properties if entry.emits == "invalidates")
+
+
+def comings_and_goings(event: Announce) -> Iterator[Signal]:
     """ObjectManager's signals. The properties are left to be asked for."""
     root = (names.BUS_PATH, OBJECT_MANAGER)
     match event.kind:
@@ -130,6 +134,6 @@ def comings_and_goings(event: Announce) -> Iterator[Message]:
             pass
 
 
-def _signal(emitter: Object, member: str, signature: str, body: tuple[object, ...]) -> Message:
+def _signal(emitter: Object, member: str, signature: str, body: tuple[object, ...]) -> Signal:
     path, interface = emitter
-    return new_signal(DBusAddress(path, interface=interface), member, signature, body)
+    return Signal(path, interface, member, signature, body)
