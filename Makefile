@@ -2,14 +2,16 @@
 #   make run    the daemon in the foreground with its own state below var/, until Ctrl-C
 #   make test   every test; as root also on machines with a real systemd
 #   make deb    dist/crtrd_VERSION_all.deb
-#   make bench  the benchmarks
+#   make bench  the benchmarks beside the peers, in a machine with a real systemd (as root; 25 minutes)
 #   make fuzz   hostile input for as long as FUZZ= examples take (20000 for each target)
 #   make soak   kills a daemon SOAK_KILLS=1000 times and looks for what is lost (half an hour)
 #   make lint   ruff, mypy, import-linter
 # TESTS= narrows `make test`, as in: make test TESTS="tests/core -k overlap"
+# ROWS= narrows `make bench`, as in: make bench ROWS="P3 P7"
 
 PY := .venv/bin/python
 TESTS ?=
+ROWS ?=
 
 .PHONY: run test fuzz deb bench soak lint clean setup-run setup-test setup-deb setup-bench setup-lint
 .DEFAULT_GOAL := test
@@ -32,7 +34,7 @@ deb: setup-deb
 	packaging/build-deb
 
 bench: setup-bench
-	@for b in bench/*.py; do [ ! -e "$$b" ] || $(PY) "$$b" || exit 1; done
+	@$(PY) -m bench $(ROWS)
 
 soak: setup-test
 	$(PY) -m tests.faults.soak

@@ -1,0 +1,79 @@
+"""`python -m bench [ROW…]`: measures the rows, prints the table; without a row all of them, kept in RESULTS.md.
+
+Ends with 1 where a row could not be measured. A goal that is missed is a result, not an error.
+BENCH_LOCK names a file that is locked while a row is measured, where several share a machine.
+"""
+
+import contextlib
+import fcntl
+import importlib
+import os
+import pkgutil
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import bench.rows
+from bench.core import Table
+from bench.world import World, facts, pick
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+def rows() -> dict[str, ModuleType]:
+    """The modules of rows/ by their NAME, in the order of their files."""
+    names = sorted(each.name for each in pkgutil.iter_modules(bench.rows.__path__))
+    modules = [importlib.import_module(f"bench.rows.{name}") for name in names]
+    return {module.NAME: module for module in modules}
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    path = os.environ.get("BENCH_LOCK")
+    with open(path or os.devnull, "ab") as file:
+        if path:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def measured(name: str, module: ModuleType, world: World, table: Table) -> bool:
+    """Whether the row could be measured; a row that cannot does not stop the others."""
+    begun = time.monotonic()
+    try:
+        with alone():
+            table.add(name, module.measure(world))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - told in the table, and by the exit status
+        traceback.print_exc()
+        table.error(name, error)
+        return False
+    finally:
+        print(f"bench: {name} took {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    return True
+
+
+def main() -> int:
+    known = rows()
+    wanted = pick(sys.argv[1:], known)
+    table = Table()
+    with World() as world:
+        done = [measured(name, known[name], world, table) for name in wanted]
+        about = facts(world)
+    text = "\n".join(f"- {line}" for line in about) + "\n\n" + table.markdown() + "\n"
+    print(text)
+    if len(wanted) == len(known):
+        RESULTS.write_text(INTRODUCTION + text)
+    return 0 if all(done) else 1
+
+
+INTRODUCTION = """# What was measured
+
+The last whole `make bench`; HACKING.md tells what each row does. Ratios are of rounds taken side by side, given as
+median (least to greatest). Absolute numbers are those of this one machine and this one run.
+
+"""
+
+if __name__ == "__main__":
+    sys.exit(main())
