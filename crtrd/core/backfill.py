@@ -61,6 +61,6 @@ def _occurrence(cron: Cron, instant: int, now: int) -> Iterator[Effect]:
         origin=Origin.BACKFILL, instant=instant, key="", status=Status.PENDING, created_at=now, due_at=now,
         overlap="queue")
     yield PutOccurrence(new)
-    for target in cron.definition.targets or ("",):
-        yield PutCell(Cell(new.id, target, Status.PENDING, due_at=now))
+    for place, target in enumerate(cron.definition.targets or ("",)):
+        yield PutCell(Cell(new.id, target, Status.PENDING, due_at=now, place=place))
     yield occurrence_event("accepted", new, f"occurrence of {format_instant(instant)} is made up for")

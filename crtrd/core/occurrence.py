@@ -155,6 +155,8 @@ class Cell:
     shortages: int = 0
     due_at: int = 0
     excused: int = 0
+    place: int = 0
+    """Cells start, and are shown, in the order in which the cron names its targets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,8 +118,8 @@ def accept(
     new = replace(new, alert_at=None if after is None or new.origin is Origin.MANUAL else new.instant + after)
     yield PutOccurrence(new)
     targets = only or ((new.target,) if new.target else cron.definition.targets or ("",))
-    for target in targets:
-        yield PutCell(Cell(new.id, target, Status.PENDING, due_at=new.due_at))
+    for place, target in enumerate(targets):
+        yield PutCell(Cell(new.id, target, Status.PENDING, due_at=new.due_at, place=place))
     yield reports.occurrence_event("accepted", new, f"occurrence of {format_instant(new.instant)} accepted")
 
 
@@ -194,14 +194,15 @@ def used_up(cron: Cron, facts: Facts) -> bool:
 
 
 def _after_end(cron: Cron, now: int, facts: Facts) -> int | None:
-    """When `every X after end` is due: never later than X from now, whatever was done to the clock."""
+    """When `every X after end` is due: never later than X from now, whatever was done to the clock.
+
+    Outside of its window, or on days that are excluded, it is due as soon as they are over.
+    """
     period = timetable(cron).after_end_us
     if period is None or any(each.origin is Origin.SCHEDULE for each in facts.open_occurrences(cron.id)):
         return None
-    definition = cron.definition
     ahead = now + period if cron.after_end_at is None else min(cron.after_end_at, now + period)
-    ahead = max(ahead, definition.starts_at or ahead)
-    return None if definition.expires_at is not None and ahead >= definition.expires_at else ahead
+    return timetable(cron).first_allowed(ahead)
 
 
 def _over(cron: Cron, now: int, *, done: bool) -> bool:

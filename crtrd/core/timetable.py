@@ -111,7 +111,7 @@ def _excluded(definition: Definition) -> tuple[list[tuple[date, date]], list[tup
             continue
         calendar = _calendars.get(text)
         if calendar is None:
-            raise ScheduleError(text, "exclude", f"there is no calendar {text}.ics in calendars.d")
+            raise ScheduleError(text, "exclude", f"there is no calendar {text}.ics in calendars.d", "exclude")
         dates += calendar.dates
         stretches += calendar.stretches
         for start, end in calendar.local:

@@ -78,6 +78,7 @@ class CellRow(Model):
     shortages = IntegerField()
     due_at = IntegerField()
     excused = IntegerField()
+    place = IntegerField()
 
     class Meta:
         table_name = "cells"

@@ -109,7 +109,7 @@ class Queries:
         return rows.run_from_row(found[0]) if len(found) == 1 else None
 
     def cells(self, occurrence_id: str) -> list[Cell]:
-        query = CellRow.select().where(CellRow.occurrence_id == occurrence_id).order_by(CellRow.target)
+        query = CellRow.select().where(CellRow.occurrence_id == occurrence_id).order_by(CellRow.place, CellRow.target)
         return [rows.cell_from_row(row) for row in self._fetch(query)]
 
     def last_settled(self, cron_id: str) -> tuple[Occurrence | None, Run | None]:

@@ -192,11 +192,12 @@ def occurrence_from_row(row: Row) -> Occurrence:
 
 
 def cell_row(cell: Cell) -> Row:
-    return (cell.occurrence_id, cell.target, cell.status, cell.attempts, cell.shortages, cell.due_at, cell.excused)
+    return (cell.occurrence_id, cell.target, cell.status, cell.attempts, cell.shortages, cell.due_at, cell.excused,
+            cell.place)
 
 
 def cell_from_row(row: Row) -> Cell:
-    return Cell(row[0], row[1], Status(row[2]), row[3], row[4], row[5], row[6])
+    return Cell(row[0], row[1], Status(row[2]), *row[3:8])
 
 
 def run_row(run: Run) -> Row:

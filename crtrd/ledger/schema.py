@@ -110,7 +110,9 @@ STEP_4 = (
 
 STEP_5 = ("ALTER TABLE crons ADD COLUMN source TEXT NOT NULL DEFAULT ''",)
 
-STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3, STEP_4, STEP_5)
+STEP_6 = ("ALTER TABLE cells ADD COLUMN place INTEGER NOT NULL DEFAULT 0",)
+
+STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6)
 """Step N brings a ledger from version N-1 to N. Steps that have been released are never edited."""
 
 

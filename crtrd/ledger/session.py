@@ -147,7 +147,7 @@ class Session(Deliveries):
         return self._occurrences(" WHERE o.settled_at IS NULL AND o.alert_at <= ? ORDER BY o.serial", now)
 
     def cells(self, occurrence_id: str) -> list[Cell]:
-        mine = " WHERE occurrence_id = ? ORDER BY target"
+        mine = " WHERE occurrence_id = ? ORDER BY place, target"
         return [rows.cell_from_row(row) for row in self._all(rows.CELL_SELECT + mine, occurrence_id)]
 
     def run(self, run_id: str) -> Run | None:

@@ -16,7 +16,7 @@ from crtrd.schedule.cronfields import NICKNAMES, parse_cron
 from crtrd.schedule.explain import Verdict, explain
 from crtrd.schedule.merged import merge
 from crtrd.schedule.nights import Change, changes
-from crtrd.schedule.spans import format_span, parse_instant, parse_span
+from crtrd.schedule.spans import format_instant, format_span, parse_instant, parse_span
 from crtrd.schedule.streams import Fixed, Gap, Overlap, Periodic, Stream, WallClock
 from crtrd.schedule.window import Allowed, Jittered, join, stretches_of_dates
 from crtrd.schedule.zone import END, SECOND, Zone, load_zone
@@ -74,6 +74,10 @@ class Schedule:
         complete = instant is None or instant <= after
         count = len(newest) if complete else self._top.count(after, until)
         return Span(count, tuple(reversed(newest)))
+
+    def first_allowed(self, at: int) -> int | None:
+        """Return the first moment from `at` on that the window and the exclusions leave; None means there is none."""
+        return at if self._allowed is None else self._allowed.first_open(at)
 
     def explain(self, at: int) -> Verdict:
         """Say whether `at` is one of the instants, and why."""
@@ -197,7 +201,7 @@ def compile_schedule(
     if allowed is not None:
         top = allowed
     if jitter_us < 0:
-        raise ScheduleError(str(jitter_us), "jitter", "it is negative")
+        raise ScheduleError(f"-{format_span(-jitter_us)}", "jitter", "it is negative", "jitter")
     if jitter_us:
         top = Jittered(top, jitter_us, salt, END if allowed is None else allowed.expires)
     return Schedule(tuple(texts), draft.on_boot, draft.after_end_us, zone, parts, merged, allowed, top)
@@ -253,11 +257,12 @@ def _allow(
     starts = 0 if starts_at is None else max(starts_at, 0)
     expires = END if expires_at is None else min(expires_at, END)
     if starts_at is not None and expires_at is not None and starts_at >= expires_at:
-        raise ScheduleError(str(expires_at), "expires_at", "not later than starts_at")
+        reason = f"not later than starts_at, {format_instant(starts_at)}"
+        raise ScheduleError(format_instant(expires_at), "expires_at", reason, "expires_at")
     stretches = list(excludes)
     for first, last in exclude_dates:
         if first > last:
-            raise ScheduleError(f"{first}..{last}", "exclude", "the range runs backwards")
+            raise ScheduleError(f"{first}..{last}", "exclude", "the range runs backwards", "exclude")
         stretches += stretches_of_dates(zone, first, last)
     if any(start > end for start, end in excludes):
         raise ScheduleError("a stretch of time", "exclude", "it ends before it begins")

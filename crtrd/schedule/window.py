@@ -57,6 +57,13 @@ class Allowed:
         for low, high in self._open(after, until):
             yield from self.stream.listed(low, high)
 
+    def first_open(self, at: int) -> int | None:
+        """Return the first moment from `at` on, an instant of the stream or not, that is not dropped."""
+        at = max(at, self.starts)
+        stretch = self.exclusion(at)
+        at = at if stretch is None else stretch[1]  # where another one cannot begin: stretches do not touch
+        return at if at < self.expires else None
+
     def exclusion(self, instant: int) -> tuple[int, int] | None:
         """Return the excluded stretch that holds `instant`."""
         place = bisect_right(self.excluded, instant, key=lambda stretch: stretch[0])

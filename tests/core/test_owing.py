@@ -326,6 +326,20 @@ def test_after_end_obeys_its_window(world):
     assert world.cron().state == "finished"
 
 
+def test_after_end_is_not_due_on_days_that_are_excluded(world):
+    """T0 is 10:00 on the first of December; the first moment after the exclusion is the third, 00:00."""
+    world.arm(schedule=("every 15h after end",), exclude=("2026-12-02",))
+    assert world.cron().next_at == at("2026-12-03")
+    world.wake(M)
+    assert world.cron().next_at == at("2026-12-03")
+    world.wake(at("2026-12-03") - world.now)
+    world.now += M
+    world.end_all()
+    assert world.cron().next_at == at("2026-12-03T15:01")
+    never = {"exclude": ("2026-12-01..2026-12-31",), "expires_at": at("2026-12-31T12:00")}
+    assert world.refused(world.change, **never) is Code.INVALID_DEFINITION
+
+
 def test_after_end_in_a_pause_has_its_row(world):
     world.arm(**AFTER_END)
     world.pause()

@@ -254,6 +254,14 @@ def test_a_held_run_of_a_canceled_cron_settles(world):
 # cells ------------------------------------------------------------------------------------------------------------
 
 
+def test_cells_start_and_are_listed_as_they_were_armed(world):
+    world.arm(targets=("zeta", "alpha", "mid"), target_parallel=2)
+    world.run()
+    assert [run.target for run in world.session.live_runs()] == ["zeta", "alpha"]
+    (row,) = world.rows()
+    assert [cell.target for cell in world.session.cells(row.id)] == ["zeta", "alpha", "mid"]
+
+
 @pytest.mark.parametrize(
     ("codes", "status", "reason"),
     [

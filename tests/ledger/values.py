@@ -70,7 +70,7 @@ OCCURRENCES = st.builds(
 )
 CELLS = st.builds(
     Cell, occurrence_id=ID, target=TEXT, status=st.sampled_from(Status), attempts=NUMBER, shortages=NUMBER,
-    due_at=NUMBER, excused=NUMBER,
+    due_at=NUMBER, excused=NUMBER, place=NUMBER,
 )
 MASKED = st.builds(Output, head=st.binary(max_size=20), total=NUMBER, sha256=TEXT, masked=TEXT)
 OUTPUTS = st.builds(Output, head=st.binary(max_size=20), total=NUMBER, sha256=TEXT)
