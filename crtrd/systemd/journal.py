@@ -25,7 +25,9 @@ STANDSTILL = 100_000
 PATIENCE = 1_000_000
 """Microseconds that one call may wait, all its entries together: journald takes some 20000 entries a second."""
 BUFFER = 1 << 20
-DEBUG, INFO, WARNING, ERROR = 7, 6, 4, 3
+MOST_TOLD = 64
+"""Runs that are told of what each has lost; that of further ones is told in one sum."""
+INFO, WARNING, ERROR = 6, 4, 3
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 _TOO_LARGE = frozenset({errno.EMSGSIZE, errno.ENOBUFS})
 
@@ -38,13 +40,18 @@ class Journal:
         self._path = path
         self._clock = Clock()
         self._socket: socket.socket | None = None
-        self._level = DEBUG
+        self._level = INFO
         self._deadline = 0
         self._stalled = False
         self.aloud = False
         """Errors stand on `fallback` too: it is somebody's terminal or file, not the journal again."""
-        self.lost = 0
+        self._missing: dict[tuple[tuple[str, str], ...], int] = {}
+        """How many entries of each run (its fields; none for events) could not be written and are not told of yet."""
+
+    @property
+    def lost(self) -> int:
         """Entries that could not be written and have not been reported yet."""
+        return sum(self._missing.values())
 
     @property
     def level(self) -> int:
@@ -81,7 +88,7 @@ class Journal:
         ])
         self._begin()
         for line in lines:
-            self._write(shared + serialize([("MESSAGE", line)]), line, f"{identifier} {stream}: ")
+            self._write(shared + serialize([("MESSAGE", line)]), line, f"{identifier} {stream}: ", fields)
 
     def close(self) -> None:
         self._disconnect()
@@ -89,12 +96,17 @@ class Journal:
     def _begin(self) -> None:
         """Set the call's deadline; tell first of what was lost before."""
         self._deadline = 0 if self._stalled else self._clock.mono() + PATIENCE
-        if self.lost and self._pass_on(_lost_entry(self.lost), f"{LOST}: {_lost_text(self.lost)}", ""):
-            self.lost = 0
+        for whose, count in list(self._missing.items()):
+            if not self._pass_on(_lost_entry(count, whose), f"{LOST}: {_lost_text(count)}", ""):
+                break
+            del self._missing[whose]
 
-    def _write(self, entry: bytes, readable: str | bytes, prefix: str = "") -> None:
+    def _write(self, entry: bytes, readable: str | bytes, prefix: str = "", of: Mapping[str, str] = {}) -> None:
         if not self._pass_on(entry, readable, prefix):
-            self.lost += 1
+            whose = tuple(of.items())
+            if whose not in self._missing and len(self._missing) >= MOST_TOLD:
+                whose = ()
+            self._missing[whose] = self._missing.get(whose, 0) + 1
 
     def _pass_on(self, entry: bytes, readable: str | bytes, prefix: str) -> bool:
         for _ in range(2):
@@ -212,7 +224,7 @@ def _lost_text(count: int) -> str:
     return f"lost {count} journal {'entry' if count == 1 else 'entries'} that the journal did not take in time"
 
 
-def _lost_entry(count: int) -> bytes:
+def _lost_entry(count: int, whose: tuple[tuple[str, str], ...]) -> bytes:
     return serialize([
         ("MESSAGE", to_bytes(_lost_text(count))),
         ("MESSAGE_ID", MESSAGE_IDS[LOST].encode("ascii")),
@@ -220,4 +232,5 @@ def _lost_entry(count: int) -> bytes:
         ("SYSLOG_IDENTIFIER", SYSLOG_IDENTIFIER.encode("ascii")),
         ("CRTRD_EVENT", to_bytes(LOST)),
         ("CRTRD_LOST", to_bytes(count)),
+        *_that_apply(_own_fields(dict(whose))),
     ])

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from crtrd.errors import ManagerError
 from crtrd.loop.reactor import Reactor
 from crtrd.names import SERVICE_UNIT, WAKE_UNIT
+from crtrd.schedule.spans import format_instant
 from crtrd.systemd.probe import ask_for_life
 from crtrd.systemd.transient import LATEST, Property, scope, unit_path, wake_timer
 from crtrd.systemd.worker import Worker
@@ -125,7 +126,8 @@ class Manager:
             raise ManagerError(message)
         named = connection.get(WAKE_UNIT, "Timer", "NextElapseUSecRealtime", b"t")
         if named != instant:
-            message = f"cannot arm {WAKE_UNIT}: asked for {instant}, the manager names {named}"
+            other = format_instant(named) if 0 < named <= LATEST else "none"
+            message = f"cannot arm {WAKE_UNIT}: asked for {format_instant(instant)}, the manager names {other}"
             raise ManagerError(message)
 
     def close(self) -> None:

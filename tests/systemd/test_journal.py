@@ -143,6 +143,31 @@ def test_a_journal_that_was_started_anew_is_found_again(path, journal):
     second.socket.close()
 
 
+def test_what_a_run_has_lost_is_told_with_the_run(path, journal, monkeypatch):
+    """So that `crtrctl logs` of it shows that something is missing."""
+    monkeypatch.setattr(room, "MOST_TOLD", 3)
+    first = Journald(path)
+    journal.event(ANNOUNCE)
+    first.socket.close()
+    os.unlink(path)
+    for number in range(room.MOST_TOLD + 2):
+        journal.output("tick", "stdout", [b"a", b"b"], {"CRTRD_RUN_ID": f"{number:032x}"})
+    second = Journald(path)
+    journal.event(ANNOUNCE)
+    entries = list(second.entries())
+    second.socket.close()
+    told = {entry.get("CRTRD_RUN_ID"): entry["CRTRD_LOST"] for entry in entries[:-1]}
+    assert told.pop(None) == b"4", entries
+    assert told == {f"{number:032x}".encode(): b"2" for number in range(room.MOST_TOLD)}
+    assert journal.lost == 0
+
+
+def test_events_for_debugging_are_left_out_at_first(journald, journal):
+    journal.event(Announce("auth.denied", "no", {}, 7))
+    journal.event(ANNOUNCE)
+    assert [entry["MESSAGE"] for entry in journald.entries()] == [b"tick: armed"]
+
+
 def test_a_restart_between_two_entries_loses_none(path, journal):
     first = Journald(path)
     journal.event(ANNOUNCE)
