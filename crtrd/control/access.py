@@ -102,6 +102,12 @@ SUBJECTS: dict[str, Subject] = {
     **dict.fromkeys(("read_inbox", "ack_inbox"), Subject.INBOX),
 }
 """A verb that is not here is about the daemon: nobody's own."""
+PHRASES: dict[str, str] = {
+    "status": "read the status", "properties": "read the state", "metrics": "read the figures",
+    "next": "look ahead", "calendar": "calculate a schedule", "reexecute": "re-execute the daemon",
+    "reload": "reload the configuration", "drain": "drain the daemon",
+}
+"""What follows "cannot" where the verb's own name does not."""
 
 
 def nobody_to_ask(_need: Need, _caller: Caller, then: Callable[[Verdict], None]) -> None:
@@ -126,9 +132,14 @@ def subject_of(verb: str) -> Subject:
     return SUBJECTS.get(verb, Subject.DAEMON)
 
 
+def words_of(verb: str) -> str:
+    """The verb in a sentence: "cannot …"."""
+    return PHRASES.get(verb, verb.replace("_", " "))
+
+
 def refusal(verb: str, caller: Caller, verdict: Verdict = Verdict.REFUSED) -> RequestError:
     """The same whether what was named exists or not: what others armed is invisible."""
-    words = verb.replace("_", " ")
+    words = words_of(verb)
     if caller.uid is None:
         return RequestError(Code.ACCESS_DENIED, f"cannot {words}: a caller that cannot be identified may not")
     others = "" if subject_of(verb) is Subject.DAEMON else ", and nothing of that name is theirs"

@@ -16,7 +16,7 @@ from typing import ClassVar
 from crtrd import __version__
 from crtrd.config.loader import host_zone
 from crtrd.control import arguments, operating, telling, views, waiting
-from crtrd.control.access import Ask, Caller, nobody_to_ask
+from crtrd.control.access import Ask, Caller, nobody_to_ask, words_of
 from crtrd.control.admission import Admission, belongs_to
 from crtrd.control.arming import changed_fields, new_definition
 from crtrd.control.denials import Denials
@@ -50,7 +50,7 @@ class Hooks:
     reexecute: Callable[[], None] = lambda: None
     stage: Callable[[], Stage] = lambda: Stage.RUNNING
     authority: Ask = nobody_to_ask
-    log_level: Callable[[], int] = lambda: 7
+    log_level: Callable[[], int] = lambda: 6
     set_log_level: Callable[[int], None] = lambda _: None
     follow: Callable[[str], int | None] = lambda _: None
     """The output of a live run as a pipe; None where it is not live."""
@@ -88,7 +88,7 @@ class Control:
         try:
             handler = self.VERBS.get(verb)
             if handler is None:
-                message = f"cannot {verb.replace('_', ' ')}: this version cannot do that yet"
+                message = f"cannot {words_of(verb)}: this version cannot do that yet"
                 raise RequestError(Code.INVALID_STATE, message)
             handler(self, given, caller, reply)
         except RequestError as error:
@@ -135,7 +135,7 @@ class Control:
             return
         fields: dict[str, str | int] = {} if caller.uid is None else {"CRTRD_CALLER_UID": caller.uid}
         who = "an unknown caller" if caller.uid is None else f"uid {caller.uid}"
-        message = f"{who} may not {verb.replace('_', ' ')} (by {caller.via})"
+        message = f"{who} may not {words_of(verb)} (by {caller.via})"
         self.engine.executor.perform([Announce("auth.denied", message, fields, 5)])
 
     # changing ----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pwd
 
 import pytest
 
-from crtrd.control.access import ACTIONS, NEEDS, SUBJECTS, Caller, Need, Subject, Verdict
+from crtrd.control.access import ACTIONS, NEEDS, SUBJECTS, Caller, Need, Subject, Verdict, refusal, words_of
 from crtrd.control.admission import PRIVILEGED, is_modest
 from crtrd.control.denials import TOLD
 from crtrd.control.verbs import Control
@@ -89,6 +89,14 @@ def test_a_refusal_does_not_tell_whether_the_thing_is_there(desk):
     said = {str(desk.replies("get_cron", name, caller=STRANGER)[0]) for name in ("secret", "nothing")}
     assert len(said) == 1
     assert "secret" not in said.pop()
+
+
+@pytest.mark.parametrize("verb", sorted(NEEDS))
+def test_a_refusal_is_a_sentence(verb):
+    """Of what begins with a verb, in the daemon's words as in polkit's."""
+    first = words_of(verb).split()[0]
+    assert first not in {"status", "properties", "metrics", "next", "calendar"}
+    assert str(refusal(verb, STRANGER)).startswith(f"cannot {first}")
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(Verdict.REFUSED, Code.ACCESS_DENIED),
