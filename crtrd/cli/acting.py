@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 
 from crtrd.cli.looking import cron, finished
-from crtrd.cli.naming import of_names
+from crtrd.cli.naming import of_names, waits_for
 from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, packed
 from crtrd.cli.words import calendar_time, short
 
@@ -93,11 +93,11 @@ def skip(session: Session) -> int:
     instant = _instant(session, session.options.instant) if session.options.instant else 0
     if session.options.undo:
         client.call("Unskip", "st", name, instant)
-        session.acted(f"{name}: next is {_moment(_next(session))}")
+        session.acted(f"{name}: next is {_upcoming(session)}")
         return DONE
     instant = instant or _next(session) or 0
     client.call("Skip", "st", name, instant)
-    session.acted(f"{name}: will skip {_moment(instant)}; next is {_moment(_next(session))}")
+    session.acted(f"{name}: will skip {calendar_time(instant)}; next is {_upcoming(session)}")
     return DONE
 
 
@@ -106,8 +106,11 @@ def _next(session: Session) -> int | None:
     return int(instants[0]) if isinstance(instants, list) and instants else None
 
 
-def _moment(instant: int | None) -> str:
-    return calendar_time(instant) if instant else "none"
+def _upcoming(session: Session) -> str:
+    if instant := _next(session):
+        return calendar_time(instant)
+    view = cron(session, session.options.name)
+    return waits_for(view.get("schedule"), skipped=bool(view.get("skips")))
 
 
 def _instant(session: Session, text: str, *, last: bool = False) -> int:

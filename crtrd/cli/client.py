@@ -137,6 +137,10 @@ class Client:
         address = DBusAddress(path, names.BUS_NAME, PROPERTIES)
         self._ask(new_method_call(address, "Set", "ssv", (interface, name, ("s", text))))
 
+    def life(self) -> str:
+        """Which process answers now: its unique name on the bus. Each life of the daemon has another."""
+        return str(self._bus("GetNameOwner", "s", names.BUS_NAME)[0])
+
     def subscribe(self) -> None:
         """From here on the Manager's signals are kept for `signals`."""
         self._bus("AddMatch", "s", f"type='signal',sender='{names.BUS_NAME}',interface='{names.MANAGER_INTERFACE}'")
@@ -151,8 +155,9 @@ class Client:
                 return
             self._keep(message)
 
-    def _bus(self, member: str, signature: str = "", *body: object) -> None:
-        self._ask(new_method_call(DBusAddress("/org/freedesktop/DBus", DBUS, DBUS), member, signature or None, body))
+    def _bus(self, member: str, signature: str = "", *body: object) -> tuple[object, ...]:
+        bus = DBusAddress("/org/freedesktop/DBus", DBUS, DBUS)
+        return self._ask(new_method_call(bus, member, signature or None, body))
 
     def _ask(self, message: Message) -> tuple[object, ...]:
         self._serial += 1

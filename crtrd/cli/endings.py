@@ -57,9 +57,20 @@ def rest_of_stream(view: Mapping[str, object], heard: int, *, user: bool) -> str
     return rest(view, sum(total for total in totals if isinstance(total, int)) - heard, user=user)
 
 
+def unheard(view: Mapping[str, object], heard: int) -> bytes:
+    """What is left of a stream that broke, where one of its two was silent and the head is the whole of the other."""
+    heads = [view.get(f"{name}_head") for name in ("stdout", "stderr")]
+    totals = [view.get(f"{name}_bytes") for name in ("stdout", "stderr")]
+    said = [(head, total) for head, total in zip(heads, totals, strict=True) if total]
+    if len(said) != 1 or not isinstance(said[0][0], bytes) or len(said[0][0]) != said[0][1]:
+        return b""
+    return said[0][0][heard:]
+
+
 def rest(view: Mapping[str, object], missing: int, *, user: bool) -> str:
     if missing <= 0:
         return ""
     journal = "journalctl --user" if user else "journalctl"
     plural = "" if missing == 1 else "s"
-    return f"… {missing} byte{plural} more: {journal} -t {view.get('cron_name')} CRTRD_RUN_ID={view.get('id')}"
+    where = f"{journal} -t {view.get('cron_name')} CRTRD_RUN_ID={view.get('id')}"
+    return f"… {missing} byte{plural} more (in the journal up to journal_limit): {where}"

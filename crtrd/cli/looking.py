@@ -99,8 +99,8 @@ def _row(view: View, now: int) -> tuple[str, ...]:
 def _upcoming(view: View, now: int) -> str:
     upcoming = instant(view.get("next"))
     if upcoming is None:
-        boot = view.get("state") == "active" and waits_for(view.get("schedule")) == "at the next boot"
-        return "at boot" if boot else "-"
+        waits = waits_for(view.get("schedule")) if view.get("state") == "active" else ""
+        return "at boot" if waits == "at the next boot" else "after end" if " after " in waits else "-"
     return relative(upcoming, now) if upcoming > now else "due"
 
 

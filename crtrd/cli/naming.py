@@ -1,9 +1,12 @@
 """Which crons are meant, by name, id or pattern, and what they wait for: views in, names and words out."""
 
+import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from crtrd.cli.session import NOT_FOUND, Failure, Session, View
+
+_AFTER_END = re.compile(r"every\s+(.+?)\s+after\s+end")
 
 
 def of_names(session: Session, wanted: Callable[[View], bool] = lambda _: True) -> list[str]:
@@ -39,9 +42,11 @@ def _fits(view: View, name: str) -> bool:
     return name in {view.get("name"), view.get("id")} or fnmatchcase(str(view.get("name")), name)
 
 
-def waits_for(schedule: object) -> str:
-    """What a cron without a next instant waits for."""
+def waits_for(schedule: object, *, skipped: bool = False) -> str:
+    """What a cron without a next instant waits for. `skipped`: its next one is to be left out."""
     texts = [str(text).strip().lower() for text in schedule] if isinstance(schedule, list) else []
     if "@reboot" in texts:
         return "at the next boot"
+    if found := next(filter(None, map(_AFTER_END.fullmatch, texts)), None):
+        return f"{found[1]} after " + ("the one that is skipped" if skipped else "the end of what runs")
     return "no instant ahead" if texts else "when triggered"

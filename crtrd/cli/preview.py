@@ -39,8 +39,8 @@ def following(session: Session) -> int:
     (instants,) = session.client.call("Next", "su", options.name, _count(session))
     found = [each for each in instants if isinstance(each, int)] if isinstance(instants, list) else []
     if not found and not session.out.json:
-        waiting = view.get("state") == "active"
-        session.out.note(f"Next: {waits_for(view.get('schedule'))}." if waiting else "No instants ahead.")
+        waits = waits_for(view.get("schedule"), skipped=bool(view.get("skips")))
+        session.out.note(f"Next: {waits}." if view.get("state") == "active" else "No instants ahead.")
         return DONE
     return _show(session, found, zone, ahead=True)
 
@@ -65,7 +65,7 @@ def calendar(session: Session) -> int:
     for said, text in ((schedule.on_boot, "@reboot"), (schedule.after_end_us, "after end")):
         if said:
             session.out.note(f"Not shown: {text}, which no clock can tell beforehand.")
-    if not found and not schedule.on_boot and not schedule.after_end_us:
+    if instant is None and not found and not schedule.on_boot and not schedule.after_end_us:
         raise Failure(f"cannot find an instant of {', '.join(options.schedule)} after {rfc3339(start)}", FAILED)
     nights = schedule.changes(start, found[-1]) if found else []
     _show(session, found, _zone(name), nights)
@@ -133,6 +133,7 @@ def _show(
     `ahead`: they are a cron's, so that one of the past is about to be served.
     """
     local = [moment(instant, zone) for instant in instants]
+    parts = 1 if nights else 2  # so that all of a night fits into 80 columns
     if session.out.json:
         session.out.dump([
             {"instant": rfc3339(instant), "local": here.isoformat()}
@@ -141,7 +142,7 @@ def _show(
         return DONE
     rows = [
         (here.strftime("%a %Y-%m-%d %H:%M:%S %Z ") + here.isoformat()[-6:],
-         rfc3339(instant), "due" if ahead and instant <= session.now else relative(instant, session.now),
+         rfc3339(instant), "due" if ahead and instant <= session.now else relative(instant, session.now, parts=parts),
          *_mark(instant, nights))
         for instant, here in zip(instants, local, strict=True)
     ]

@@ -2,16 +2,20 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from crtrd.cli.endings import ending, left_out, named, rest_of_stream
+from crtrd.cli.endings import ending, left_out, named, rest_of_stream, unheard
 from crtrd.cli.fields import RUN_FIELDS
 from crtrd.cli.render import as_json
 from crtrd.cli.session import DONE, FAILED, Failure, Session, View, packed
 from crtrd.cli.words import short
 
+T = TypeVar("T")
 POLL_SECONDS = 3.0
 """How long `run --wait` trusts in signals before it looks itself: a bus that was restarted sends none."""
+PAUSE_SECONDS, RETURN_SECONDS = 0.1, 30.0
 SIGNALLED = 128
 
 
@@ -69,8 +73,11 @@ def _wait(session: Session, occurrence: str, runs: list[str]) -> int:
     for view in found:
         if heard is None or view.get("id") != runs[0]:
             _print_output(session, view)
-        elif left := rest_of_stream(view, heard, user=session.options.user):
-            session.complain(left)
+        else:
+            late = unheard(view, heard)
+            session.out.head(late)
+            if left := rest_of_stream(view, heard + len(late), user=session.options.user):
+                session.complain(left)
         if not session.out.quiet and view.get("result") != "success":
             session.complain(f"crtrctl: {named(view)} {ending(view)}")
     return _status(found)
@@ -81,33 +88,68 @@ def _stream(session: Session, run: str) -> int | None:
 
     How many bytes those were; None where that cannot be.
     """
-    from crtrd.cli.client import Refused  # noqa: PLC0415 - the manual pages are made without a bus library
-
     if session.out.json or not session.out.tty:
         return None
+    heard, life = 0, _life(session)
+    fd = _output_of(session, run)
+    if fd is None:
+        return None
+    while fd is not None:
+        with open(fd, "rb", buffering=0) as output:
+            while data := output.read(1 << 16):
+                session.out.head(data)
+                heard += len(data)
+        before, life, fd = life, "", None
+        if not _over(session, run) and (life := _life(session)) != before:
+            fd = _patiently(session, lambda: _output_of(session, run))  # a life died, and the next goes on with the run
+    return heard
+
+
+def _life(session: Session) -> str:
+    return _patiently(session, lambda: session.client.life())  # noqa: PLW0108 - the client may be another by then
+
+
+def _output_of(session: Session, run: str) -> int | None:
+    """None where it may not be read, or there is no run any more."""
+    from crtrd.cli.client import Refused  # noqa: PLC0415 - the manual pages are made without a bus library
+
     try:
-        fd = session.client.open_output(run)
+        return session.client.open_output(run)
     except Refused:
         return None
-    heard = 0
-    with open(fd, "rb", buffering=0) as output:
-        while data := output.read(1 << 16):
-            session.out.head(data)
-            heard += len(data)
-    return heard
+
+
+def _over(session: Session, run: str) -> bool:
+    (view,) = _patiently(session, lambda: session.client.call("GetRun", "s", run))
+    return not isinstance(view, dict) or bool(view.get("result"))
 
 
 def _await(session: Session, occurrence: str, runs: list[str]) -> list[View]:
     """Until the occurrence is settled, or its command said "not now". Signals wake; the ledger decides."""
-    found = _ended(session, occurrence)
-    while found is None:
-        for member, body in session.client.signals(POLL_SECONDS):
-            if member == "OccurrenceSettled" and occurrence in body:
-                break
-            if member == "RunSettled" and body[-1] == "held" and set(runs) & set(map(str, body)):
-                break
-        found = _ended(session, occurrence)
+    while (found := _patiently(session, lambda: _ended(session, occurrence))) is None:
+        _patiently(session, lambda: _listen(session, occurrence, runs))
     return found
+
+
+def _listen(session: Session, occurrence: str, runs: list[str]) -> None:
+    for member, body in session.client.signals(POLL_SECONDS):
+        if member == "OccurrenceSettled" and occurrence in body:
+            return
+        if member == "RunSettled" and body[-1] == "held" and set(runs) & set(map(str, body)):
+            return
+
+
+def _patiently(session: Session, ask: Callable[[], T]) -> T:
+    """The answer of a daemon that may be between two lives, or behind a bus that is."""
+    from crtrd.cli.client import Unreachable  # noqa: PLC0415 - as above
+
+    for _ in range(int(RETURN_SECONDS / PAUSE_SECONDS)):
+        try:
+            return ask()
+        except Unreachable:
+            time.sleep(PAUSE_SECONDS)  # noqa: TID251 - nothing tells when it has come back
+            session.reconnect()
+    return ask()
 
 
 def _print_output(session: Session, view: View) -> None:
@@ -127,7 +169,7 @@ def _ended(session: Session, occurrence: str) -> list[View] | None:
     if mine.get("status") in {"pending", "running"}:
         return None
     last: dict[str, View] = {}
-    for view in session.everything("ListRuns", {"occurrence_id": occurrence}):
+    for view in reversed(session.everything("ListRuns", {"occurrence_id": occurrence})):  # cells in their order
         target = str(view.get("target"))
         if _attempt(view) >= _attempt(last.get(target, {})):
             last[target] = view

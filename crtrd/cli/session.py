@@ -5,6 +5,7 @@ import argparse
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from crtrd.cli import agent
@@ -44,10 +45,20 @@ class Session:
             from crtrd.cli.client import Client, choose_bus  # noqa: PLC0415  # jeepney, which not every verb needs
 
             interactive = not (self.options.no_ask_password or self.options.user)
-            if interactive:
+            if interactive and self._agent is None:
                 self._agent = agent.start()
             self._client = Client(*choose_bus(os.environ, user=self.options.user), interactive=interactive)
         return self._client
+
+    def reconnect(self) -> None:
+        """A fresh connection that hears the signals; where there is none to be had, the next call says so."""
+        from crtrd.cli.client import Unreachable  # noqa: PLC0415 - as above
+
+        if self._client is not None:
+            self._client.__exit__()
+        self._client = None
+        with suppress(Unreachable):
+            self.client.subscribe()
 
     def close(self) -> None:
         agent.stop(self._agent)

@@ -85,8 +85,9 @@ def _plans(view: View, now: int) -> list[tuple[str, str]]:
     upcoming, skips, texts = instant(view.get("next")), view.get("skips"), view.get("schedule")
     if upcoming:
         lines.append(("Next", f"{calendar_time(upcoming)}; {relative(upcoming, now) if upcoming > now else 'due'}"))
-    elif view.get("state") == "active" and not skips:
-        lines.append(("Next", waits_for(texts)))
+    elif view.get("state") == "active" and (waits := waits_for(texts, skipped=bool(skips))) and not (
+            skips and waits == "no instant ahead"):
+        lines.append(("Next", waits))
     if isinstance(skips, list) and skips:
         lines.append(("Skips", ", ".join(map(calendar_time, skips))))
     shown = ", ".join(map(str, texts)) if isinstance(texts, list) and texts else "when triggered"

@@ -45,14 +45,14 @@ def short(name: object) -> str:
     return str(name or "")[:12]
 
 
-def relative(instant: int | None, now: int) -> str:
-    """`in 5s`, `2min ago`; `-` for never."""
+def relative(instant: int | None, now: int, parts: int = 2) -> str:
+    """`in 5s`, `2min ago`; `-` for never. In its largest `parts` units."""
     if not instant:
         return "-"
     distance = instant - now
     if abs(distance) < SECOND:
         return "now"
-    rough = span(distance // SECOND * SECOND if distance > 0 else -(-distance // SECOND) * SECOND)
+    rough = span(distance // SECOND * SECOND if distance > 0 else -(-distance // SECOND) * SECOND, parts)
     return f"in {rough}" if distance > 0 else f"{rough} ago"
 
 

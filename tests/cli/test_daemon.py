@@ -20,28 +20,47 @@ def crtrd(tmp_path_factory):
         yield instance
 
 
-def test_a_run_is_heard_while_it_goes_on(crtrd, tmp_path):
-    """The second line comes only once the first has been seen."""
-    seen = tmp_path / "seen"
-    crtrd.ctl("arm", "talker", "--shell", f"echo first; until test -e {seen}; do sleep 0.05; done; echo second; exit 7")
-    control, terminal = pty.openpty()
-    command = [sys.executable, "-m", "crtrd.cli.main", "run", "talker", "--wait"]
-    waiting = subprocess.Popen(command, stdin=terminal, stdout=terminal, env=crtrd.env | {"TERM": "dumb"}, cwd="/")
-    os.close(terminal)
-    heard, end = b"", time.monotonic() + 20
-    while b"first" not in heard:
-        assert time.monotonic() < end
-        heard += os.read(control, 4096)
-    assert b"second" not in heard
+class Heard:
+    """`crtrctl run NAME --wait` on a terminal, and what it has printed so far."""
+
+    def __init__(self, crtrd, name):
+        self.control, terminal = pty.openpty()
+        command = [sys.executable, "-m", "crtrd.cli.main", "run", name, "--wait"]
+        env = crtrd.env | {"TERM": "dumb"}
+        self.process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=env, cwd="/")
+        os.close(terminal)
+        self.text = b""
+
+    def until(self, word):
+        end = time.monotonic() + 20
+        while word not in self.text:
+            assert time.monotonic() < end
+            self.text += os.read(self.control, 4096)
+
+    def end(self):
+        try:
+            while data := os.read(self.control, 4096):
+                self.text += data
+        except OSError:  # EIO: the last one on the terminal has gone
+            pass
+        os.close(self.control)
+        return self.process.wait(20)
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "daemon-reexec"])
+def test_a_run_is_heard_while_it_goes_on(crtrd, tmp_path, meanwhile):
+    """The second line comes only once the first has been seen; also from another life of the daemon."""
+    seen, name = tmp_path / "seen", f"talker-{meanwhile}"
+    crtrd.ctl("arm", name, "--shell", f"echo first; until test -e {seen}; do sleep 0.05; done; echo second; exit 7")
+    heard = Heard(crtrd, name)
+    heard.until(b"first")
+    if meanwhile != "nothing":
+        crtrd.ctl(meanwhile)
+    assert b"second" not in heard.text
     seen.touch()
-    try:
-        while data := os.read(control, 4096):
-            heard += data
-    except OSError:  # EIO: the last one on the terminal has gone
-        pass
-    os.close(control)
-    assert waiting.wait(20) == 7
-    assert heard.count(b"first") == heard.count(b"second") == 1
+    assert heard.end() == 7
+    assert heard.text.count(b"first") == heard.text.count(b"second") == 1
+    assert b"more:" not in heard.text
 
 
 def test_the_level_holds_and_the_output_of_a_settled_run_is_kept(crtrd):
@@ -49,7 +68,7 @@ def test_the_level_holds_and_the_output_of_a_settled_run_is_kept(crtrd):
     crtrd.ctl("log-level", "emerg")
     crtrd.ctl("run", "quiet", "--wait", check=False)
     assert "quiet: run" not in crtrd.said()
-    crtrd.ctl("log-level", "debug")
+    crtrd.ctl("log-level", "info")
     crtrd.ctl("run", "quiet", "--wait", check=False)
     crtrd.wait_for(lambda: "quiet: run" in crtrd.said())
     assert crtrd.ctl("run", "quiet", "--wait", check=False).stdout == "out\n"

@@ -9,7 +9,7 @@ import pytest
 
 from crtrd.cli import fields, main, render, words
 from crtrd.cli.client import Refused, choose_bus, plain
-from crtrd.cli.endings import ENDS, ending, left_out, rest_of_stream
+from crtrd.cli.endings import ENDS, ending, left_out, rest_of_stream, unheard
 from crtrd.cli.main import GROUPS, VERBS, _joined
 from crtrd.cli.moments import absolute, instant_of
 from crtrd.cli.naming import waits_for
@@ -99,6 +99,7 @@ def test_calendar(nobody):
     assert [line.split()[5] for line in table.splitlines()] == [
         "2030-01-01T00:00:00Z", "2030-01-01T05:00:00Z", "2030-01-02T00:00:00Z"]
     assert "@reboot" in nobody.out("calendar", "@reboot")
+    assert nobody.out("calendar", "every 5m", "-n", "0") == ""
     monday = ("--from", "2026-03-01", "-n", "1", "--json")
     assert nobody.out("calendar", "Mon 07:00", *monday) == nobody.out("calendar", "calendar Mon 07:00", *monday)
     night = nobody.out("calendar", "30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-03-28", "-n", "3")
@@ -261,11 +262,27 @@ def test_long_names_give_way_too_and_details_keep_their_end(monkeypatch, capsys)
 
 def test_an_output_that_is_shown_in_part_says_where_the_rest_is():
     view = {"cron_name": "tick", "id": "a" * 32, "stdout_head": b"x" * 4096, "stdout_bytes": 4097}
-    assert left_out(view, "stdout", user=False) == f"… 1 byte more: journalctl -t tick CRTRD_RUN_ID={'a' * 32}"
-    assert left_out(view, "stdout", user=True).startswith("… 1 byte more: journalctl --user -t")
+    assert left_out(view, "stdout", user=False) == (
+        f"… 1 byte more (in the journal up to journal_limit): journalctl -t tick CRTRD_RUN_ID={'a' * 32}")
+    assert left_out(view, "stdout", user=True).endswith(f": journalctl --user -t tick CRTRD_RUN_ID={'a' * 32}")
     both = {**view, "stderr_bytes": 3}
-    assert rest_of_stream(both, 4096, user=False).startswith("… 4 bytes more: ")
+    assert rest_of_stream(both, 4096, user=False).startswith("… 4 bytes more (")
     assert rest_of_stream(both, 4100, user=False) == ""
+
+
+@pytest.mark.parametrize(("stdout", "stderr", "heard", "left"), [
+    ((b"one\ntwo\n", 8), (b"", 0), 4, b"two\n"), ((b"", 0), (b"one\n", 4), 0, b"one\n"),
+    ((b"one\n", 4), (b"", 0), 4, b""),
+    ((b"one\ntwo\n", 8), (b"x", 1), 4, b""), ((b"one\n", 9), (b"", 0), 0, b""), ((b"", 0), (b"", 0), 0, b""),
+])
+def test_what_a_broken_stream_has_left(stdout, stderr, heard, left):
+    """Only where nothing is guessed: not of two streams that were mixed, nor of a head that is not all."""
+    view = {"stdout_head": stdout[0], "stdout_bytes": stdout[1], "stderr_head": stderr[0], "stderr_bytes": stderr[1]}
+    assert unheard(view, heard) == left
+
+
+def test_the_rest_of_an_output():
+    view = {"cron_name": "tick", "id": "a" * 32, "stdout_head": b"x" * 4096, "stdout_bytes": 4097}
     assert left_out({**view, "stdout_bytes": 4096}, "stdout", user=False) == left_out({}, "stderr", user=False) == ""
 
 
@@ -296,6 +313,18 @@ def test_colours_only_where_they_are_wanted(monkeypatch, capsys):
     assert Tty(monkeypatch, 80, colour=False).terminal.word("failed") == "failed"
 
 
+@pytest.mark.parametrize("start", ["2026-03-28", "2026-10-24T23:50Z"])
+def test_a_night_of_a_change_fits_into_80_columns(monkeypatch, capsys, start):
+    """With the offset, which is what differs in the repeated hour."""
+    Tty(monkeypatch, 80, colour=False)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+    words_ = ["calendar", "30 * * * *", "--timezone", "Europe/Berlin", "--from", start, "-n", "40"]
+    assert main.main(words_) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines[:-1])) <= 80
+    assert all(" +0" in line for line in lines[1:41])
+
+
 @pytest.mark.parametrize(("user", "hinted"), [(False, True), (True, False)])
 def test_who_may_not_is_told_what_to_do(capsys, user, hinted):
     def action(_):
@@ -309,4 +338,6 @@ def test_who_may_not_is_told_what_to_do(capsys, user, hinted):
 def test_what_waits_for_nothing_on_the_clock():
     assert waits_for(["@reboot", "at 2026-01-01"]) == "at the next boot"
     assert waits_for(["at 2026-01-01"]) == "no instant ahead"
+    assert waits_for(["0 0 30 2 *", "every 1h 30min  after end"]) == "1h 30min after the end of what runs"
+    assert waits_for(["every 1h after end"], skipped=True) == "1h after the one that is skipped"
     assert waits_for([]) == waits_for(None) == "when triggered"
