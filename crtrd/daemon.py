@@ -22,11 +22,10 @@ from crtrd.config.loader import host_zone, load_last_good, load_settings
 from crtrd.config.settings import ClockMode, Settings
 from crtrd.control.arming import new_definition
 from crtrd.control.metrics import Textfile
-from crtrd.control.telling import account_with_mail
 from crtrd.control.verbs import Control, Hooks
 from crtrd.core.delivery import Delivery
 from crtrd.core.effects import Announce
-from crtrd.core.events import EscalationEnded, EscalationTold, TriggerRequested
+from crtrd.core.events import TriggerRequested
 from crtrd.core.facts import Limits
 from crtrd.dbus.service import BusService
 from crtrd.delivery.attempt import TAKEN, Said, failed
@@ -35,6 +34,7 @@ from crtrd.engine import crashpoints
 from crtrd.engine.context import Contexts
 from crtrd.engine.descriptors import DRAINED, EXECUTED_AT, Descriptors
 from crtrd.engine.engine import Engine
+from crtrd.engine.escalations import Escalations
 from crtrd.engine.executor import Executor
 from crtrd.engine.heartbeat import Heartbeat
 from crtrd.engine.hostfiles import HostFiles
@@ -226,19 +226,8 @@ class Daemon:
         lent = Lent(manager, self._dispatch, self.executor.report, lambda: self.settings.mail_from)
         self.couriers = Couriers(self.reactor, self.places, self.journal, self.environ, lent)
         self.executor.deliver = self.couriers.deliver
-        self.executor.escalate = lambda name: self._escalate(name, manager)
-
-    def _escalate(self, name: str, manager: Manager | None) -> None:
-        """Start the escalation's unit; without a service manager do what it does by default."""
-        mail_to = self._mail_to(name)
-
-        def started(error: ManagerError | None) -> None:
-            self.engine.post(EscalationEnded(self.clock.wall(), name, str(error) if error else "", mail_to))
-
-        if manager is None:
-            self.engine.post(EscalationTold(self.clock.wall(), None, os.geteuid(), name, mail_to))
-        else:
-            manager.run_unit(f"{names.ESCALATE_UNIT}{name}.service", started)
+        escalations = Escalations(self.engine, self.store.queries, manager)
+        self.executor.escalate, self.executor.look_after = escalations.start, escalations.look_after
 
     def _dispatch(self, name: str, delivery: Delivery, done: Callable[[Said], None]) -> None:
         """A cron as a sink: its occurrence has the delivery's id for a key, so that it is asked for once."""
@@ -249,13 +238,6 @@ class Daemon:
         self.engine.post(TriggerRequested(
             now, self.executor.ticket(answered), delivery.owner, name, uuid.uuid4().hex, key=delivery.id,
             source=f"cron {delivery.cron_name}"))
-
-    def _mail_to(self, escalation: str) -> str:
-        try:
-            found = self.store.queries.escalation(escalation)
-        except LedgerError:
-            return ""
-        return account_with_mail(found.owner) if found else ""
 
     def _token(self) -> str:
         """The credential that callers over TCP must show (systemd.exec(5), LoadCredential=), '' where there is none."""

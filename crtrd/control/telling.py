@@ -1,7 +1,6 @@
 """The verbs about what is told: trigger, outbox, inbox, escalations. Each gets the Control it belongs to."""
 
 import os
-import pwd
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from crtrd.control.access import Caller
 from crtrd.core import events
 from crtrd.core.triggering import Disposition
 from crtrd.delivery import inbox
-from crtrd.delivery.mta import sendmail
+from crtrd.engine.escalations import owner_of
 from crtrd.errors import Code, LedgerError, RequestError, ScheduleError
 from crtrd.schedule.spans import parse_instant
 
@@ -106,17 +105,9 @@ def deliver_escalation(control: "Control", given: Given, caller: Caller, reply: 
     found = control.queries.escalation(arguments.text(given[0], "escalation"))
     if found is None:
         raise arguments.refuse("cannot deliver the escalation: there is none of that id")
-    mail_to, uid = account_with_mail(found.owner), _uid(caller)
+    owner, uid = owner_of(found.owner), _uid(caller)
     control.post(
-        lambda now, ticket: events.EscalationTold(now, ticket, uid, found.id, mail_to), _empty(reply))
-
-
-def account_with_mail(uid: int) -> str:
-    """The account's name where this host can mail it, else ''."""
-    try:
-        return pwd.getpwuid(uid).pw_name if sendmail() else ""
-    except KeyError:
-        return ""
+        lambda now, ticket: events.EscalationTold(now, ticket, uid, found.id, owner), _empty(reply))
 
 
 # the inbox ---------------------------------------------------------------------------------------------------------

@@ -6,22 +6,34 @@ Of the environment only the names are shown.
 from crtrd.core.cron import Cron
 from crtrd.core.facts import Facts
 from crtrd.core.message import block
-from crtrd.core.occurrence import Occurrence, Run
+from crtrd.core.occurrence import Occurrence, Run, Status, run_id
 from crtrd.core.sinks import parse
 from crtrd.schedule.spans import format_instant, format_span
 
 RUNS = 10
+HEADS_OF = 3
+"""So many failed cells are shown with their output."""
+WORST_FIRST = (Status.FAILED, Status.UNOBSERVED, Status.ABANDONED)
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-")
 
 
 def write_brief(cron: Cron, occurrence: Occurrence, facts: Facts) -> str:
-    runs = facts.last_runs(cron.id, RUNS)
-    this = next((run for run in runs if run.occurrence_id == occurrence.id), None)
+    runs, failed = facts.last_runs(cron.id, RUNS), failed_runs(occurrence, facts)
     head = f"{cron.name} is paused by {cron.paused_by}: {cron.note}"
-    lines = [head, "", *_identity(cron), "", *_failure(occurrence, this)]
-    if this is not None:
-        lines += block("standard output", this.stdout) + block("standard error", this.stderr)
-    return "\n".join([*lines, "", *_history(runs), "", *_remedies(cron, this)]) + "\n"
+    lines = [head, "", *_identity(cron), "", *_failure(occurrence)]
+    for run in failed[:HEADS_OF]:
+        lines += [*_ended(run), *block("standard output", run.stdout), *block("standard error", run.stderr)]
+    if (more := len(failed) - HEADS_OF) > 0:
+        lines += ["", f"and {more} more that failed: crtrctl runs {cron.name}"]
+    return "\n".join([*lines, "", *_history(runs), "", *_remedies(cron, failed)]) + "\n"
+
+
+def failed_runs(occurrence: Occurrence, facts: Facts) -> list[Run]:
+    """The last run of each cell that has failed, the worst first."""
+    cells = facts.cells(occurrence.id)
+    names = [run_id(occurrence.id, cell.target, cell.attempts) for kind in WORST_FIRST for cell in cells
+             if cell.status is kind and cell.attempts]
+    return [run for name in names if (run := facts.run(name)) is not None]
 
 
 def _identity(cron: Cron) -> list[str]:
@@ -59,17 +71,18 @@ def _quoted(word: str) -> str:
     return word if word and set(word) <= _PLAIN else "'" + word.replace("'", "'\"'\"'") + "'"
 
 
-def _failure(occurrence: Occurrence, run: Run | None) -> list[str]:
+def _failure(occurrence: Occurrence) -> list[str]:
     why = f"{occurrence.status} ({occurrence.reason}) {occurrence.detail}".rstrip()
-    lines = [f"{'due:':<13}{format_instant(occurrence.instant)}", f"{'occurrence:':<13}{occurrence.id} {why}"]
-    if run is not None:
-        took = f" after {format_span(run.duration)}" if run.duration is not None else ""
-        code = f", exit status {run.exit_code}" if run.exit_code is not None else ""
-        code = code or (f", signal {run.signal}" if run.signal is not None else "")
-        lines.append(f"{'run:':<13}{run.id} attempt {run.attempt}: {run.result}{took}{code}")
-        if run.survivors:
-            lines.append(f"{'outlived by:':<13}{', '.join(run.survivors)}")
-    return lines
+    return [f"{'due:':<13}{format_instant(occurrence.instant)}", f"{'occurrence:':<13}{occurrence.id} {why}"]
+
+
+def _ended(run: Run) -> list[str]:
+    took = f" after {format_span(run.duration)}" if run.duration is not None else ""
+    code = f", exit status {run.exit_code}" if run.exit_code is not None else ""
+    code = code or (f", signal {run.signal}" if run.signal is not None else "")
+    target = f" [{run.target}]" if run.target else ""
+    lines = [f"{'run:':<13}{run.id}{target} attempt {run.attempt}: {run.result}{took}{code}"]
+    return lines + ([f"{'outlived by:':<13}{', '.join(run.survivors)}"] if run.survivors else [])
 
 
 def _history(runs: list[Run]) -> list[str]:
@@ -81,8 +94,8 @@ def _history(runs: list[Run]) -> list[str]:
     return lines
 
 
-def _remedies(cron: Cron, run: Run | None) -> list[str]:
-    look = [f"  look:    crtrctl run-info {run.id}"] if run is not None else []
+def _remedies(cron: Cron, failed: list[Run]) -> list[str]:
+    look = [f"  look:    crtrctl run-info {run.id}" for run in failed[:1]]
     return [
         "what to do:", *look, f"  verify:  crtrctl run {cron.name} --wait", f"  resume:  crtrctl resume {cron.name}",
         f"  cancel:  crtrctl cancel {cron.name}",

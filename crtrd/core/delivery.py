@@ -104,6 +104,13 @@ def wait(name: str, failures: int, asked: int = 0) -> int:
     return max(int(plain * (0.8 + 0.4 * spread)), min(asked, LONGEST_ASKED))
 
 
+def queue_of(sink: str, owner: int) -> str:
+    """The queue of a sink of a cron of `owner`. An inbox has one queue, whoever writes into it."""
+    if sink == "inbox" or sink.startswith("inbox:"):
+        return f"inbox:{sink.partition(':')[2] or owner}"
+    return f"{owner}:{sink}"
+
+
 def oldest(delivery: Delivery) -> int:
     """How old it may get."""
     return OLDEST_PING if delivery.sink.startswith("heartbeat:") else OLDEST
@@ -114,6 +121,17 @@ class EscalationState(StrEnum):
     STARTED = "started"
     TOLD = "told"
     SPAWN_FAILED = "spawn-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What this host says of an owner's account: its name, and its mail address; '' where there is none."""
+
+    account: str = ""
+    mail_to: str = ""
+
+
+UNKNOWN = Owner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +146,7 @@ class Escalation:
     brief: str
     state: EscalationState = EscalationState.OPEN
     error: str = ""
+    look_at: int | None = None
+    """When its unit, which was still at work, is looked at again."""
+    boot_id: str = ""
+    """The boot in which its unit was started."""

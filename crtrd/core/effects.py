@@ -156,6 +156,13 @@ class Escalate:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAfter:
+    """See how the escalation's unit fares; EscalationEnded says so, where that can be told."""
+
+    escalation_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     ticket: int
     value: object
@@ -178,5 +185,5 @@ class Announce:
     priority: int = 6
 
 
-Act = Spawn | OpenGate | CloseGate | StopRun | SignalRun | Deliver | Escalate | Answer | Refuse | Announce
+Act = Spawn | OpenGate | CloseGate | StopRun | SignalRun | Deliver | Escalate | LookAfter | Answer | Refuse | Announce
 Effect = Record | Act

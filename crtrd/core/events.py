@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crtrd.core.cron import Definition
-from crtrd.core.delivery import Outcome
+from crtrd.core.delivery import UNKNOWN, Outcome, Owner
 from crtrd.core.occurrence import Identity, Origin, Output
 
 
@@ -304,23 +304,25 @@ class DeliveryDiscardRequested:
 
 @dataclass(frozen=True, slots=True)
 class EscalationEnded:
-    """The escalation's unit was started; `error`: or why not. `mail_to` as in EscalationTold."""
+    """What is seen of the escalation's unit. `error`: it could not be started, or has failed, and why."""
 
     at: int
     escalation_id: str
     error: str = ""
-    mail_to: str = ""
+    owner: Owner = UNKNOWN
+    at_work: bool = False
+    """It has begun and not ended yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class EscalationTold:
-    """Do the default. `mail_to`: the owner's account, '' where this host has no mail."""
+    """Do the default."""
 
     at: int
     ticket: int | None
     caller: int
     escalation_id: str
-    mail_to: str
+    owner: Owner
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,5 +125,8 @@ class Facts(Protocol):
 
     def open_escalations(self) -> list[Escalation]: ...
 
+    def watched_escalations(self) -> list[Escalation]:
+        """Those whose unit is to be looked at again."""
+
     def trigger_key(self, cron_id: str, key: str, since: int) -> Key | None:
         """What this key led to, where it was first used after `since`."""

@@ -12,9 +12,9 @@ class Owed:
     due: int
     """Pending occurrences that are due now."""
     next_wake: int | None
-    """The earliest instant, retry or delivery ahead; None: nothing is planned."""
+    """The earliest instant, retry, delivery or look ahead; None: nothing is planned."""
     deliveries: int = 0
-    """Queues of the outbox with something due, and attempts under way."""
+    """Queues of the outbox with something due, attempts under way, and escalations to be begun or looked after."""
 
 
 def may_leave(owed: Owed | None, now: int, grace: int) -> bool:

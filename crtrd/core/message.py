@@ -7,6 +7,7 @@ Nothing of the environment, of the sinks or of the attempts stands in it.
 import json
 
 from crtrd.core.cron import Cron
+from crtrd.core.delivery import Escalation
 from crtrd.core.disposition import Kind
 from crtrd.core.occurrence import Occurrence, Output, Run
 from crtrd.core.reports import HOW
@@ -51,6 +52,17 @@ def of_ping(name: str, kind: Kind, cron: Cron, run: Run, at: int) -> str:
 def of_occurrence(name: str, kind: Kind, cron: Cron, occurrence: Occurrence, at: int, subject: str, text: str) -> str:
     return document(name, kind, cron, at, subject, text, occurrence_id=occurrence.id, status=str(occurrence.status),
                     scheduled_at=format_instant(occurrence.instant))
+
+
+def of_escalation(name: str, escalation: Escalation, run: Run | None) -> str:
+    """The brief, with the fields of the run that failed, as its own message would have them."""
+    fields = _fields(run) if run is not None else {}
+    values = {
+        "id": name, "at": format_instant(escalation.at), "kind": str(Kind.ESCALATED), "cron_id": escalation.cron_id,
+        "cron_name": escalation.cron_name, "subject": escalation.summary, "text": escalation.brief,
+        "occurrence_id": escalation.occurrence_id, "escalation_id": escalation.id,
+    }
+    return encode(**{key: value for key, value in (fields | values).items() if value is not None})
 
 
 def _fields(run: Run) -> dict[str, object]:

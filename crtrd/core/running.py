@@ -11,7 +11,7 @@ from dataclasses import replace
 from errno import errorcode
 
 from crtrd.core import escalation, reports, telling
-from crtrd.core.cron import Cron, OnCrash, OnFailure, PausedBy, State
+from crtrd.core.cron import Cron, Departed, OnCrash, OnFailure, PausedBy, State
 from crtrd.core.effects import (
     CloseGate,
     DropDeparted,
@@ -202,23 +202,26 @@ def _conclude(
     yield PutRun(run)
     yield reports.run_ended(run)
     occurrence, cell = facts.occurrence(run.occurrence_id), _cell(run, facts)
-    final = cron is None or occurrence is None or occurrence.reason in GIVING_WAY
+    over, final = False, cron is None or occurrence is None or occurrence.reason in GIVING_WAY
     if cell is not None:
         due = None if final or hopeless else _due_again(run, cell, cron, now, shortage=shortage, again=again)
         status = CELL_STATUS[result] if due is None else Status.PENDING
         excused = cell.excused + (result is Result.HELD)
         yield PutCell(replace(cell, status=status, due_at=cell.due_at if due is None else due, excused=excused))
-        if due is None:
-            yield from _tell(cron, run, now, facts)
+        over = due is None
+    left = facts.departed(run.cron_id)
     if occurrence is not None and occurrence.status is Status.RUNNING and not facts.live_runs(occurrence.id):
         yield from _carry_on(occurrence, run, cron, now, facts, final=final)
+    if over:
+        yield from _tell(cron, left, run, now, facts)
 
 
-def _tell(cron: Cron | None, run: Run, now: int, facts: Facts) -> Iterator[Effect]:
-    """A run that is not tried again has its say, also where it was itself that canceled its cron."""
+def _tell(cron: Cron | None, left: Departed | None, run: Run, now: int, facts: Facts) -> Iterator[Effect]:
+    """A run that is not tried again has its say, also where it was itself that canceled its cron. After what became
+    of its occurrence: should that have paused the cron, people are told more."""
     if cron is not None:
         yield from telling.run_settled(cron, run, now, facts)
-    elif (left := facts.departed(run.cron_id)) is not None and left.delivers == run.occurrence_id:
+    elif left is not None and left.delivers == run.occurrence_id:
         yield from telling.run_settled(left.cron, run, now, facts, canceled=True)
 
 

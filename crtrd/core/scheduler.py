@@ -73,7 +73,9 @@ LOOKING = (WokeUp, ClockSet, DaemonStarted, DeliveryEnded, DeliveryRetryRequeste
 def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Decide one event. Raises RequestError where a request is refused."""
     tells = isinstance(event, LOOKING)
-    for effect in _decide_telling(event, facts) if isinstance(event, Telling) else _decide(event, facts, limits):
+    decided = (_decide_telling(event, limits.boot_id, facts) if isinstance(event, Telling)
+               else _decide(event, facts, limits))
+    for effect in decided:
         tells = tells or isinstance(effect, PutDelivery)
         yield effect
     if not isinstance(event, StopBegun | DispatchRequested | RerunRequested):
@@ -89,6 +91,7 @@ def _decide(event: Deciding, facts: Facts, limits: Limits) -> Iterator[Effect]: 
         case WokeUp():
             yield from _owe_all(event.at, facts, limits, Reason.DOWNTIME)
             yield from _alarm(event.at, facts)
+            yield from escalation.look_after(event.at, facts)
         case ClockSet():
             yield from _replan(event.at, facts)
             yield from _owe_all(event.at, facts, limits, Reason.CLOCK_JUMP)
@@ -145,10 +148,10 @@ def _files_changed(event: CronFilesRead | HostChanged, facts: Facts, limits: Lim
         yield from host.host_changed(event, facts, limits)
 
 
-def _decide_telling(event: Telling, facts: Facts) -> Iterator[Effect]:
+def _decide_telling(event: Telling, boot_id: str, facts: Facts) -> Iterator[Effect]:
     match event:
         case EscalationEnded():
-            yield from escalation.ended(event, facts)
+            yield from escalation.ended(event, boot_id, facts)
         case EscalationTold():
             yield from escalation.tell(event, facts)
         case DeliveryEnded():
@@ -211,7 +214,7 @@ def _bring_forward(occurrence: Occurrence, now: int, facts: Facts) -> Iterator[E
 
 def _daemon_started(event: DaemonStarted, facts: Facts, limits: Limits) -> Iterator[Effect]:
     yield from outbox.take_back(event.at, facts)
-    yield from escalation.begin_again(facts)
+    yield from escalation.begin_again(event.boot_id, facts)
     yield from _replan(event.at, facts)
     if limits.own_clock:
         for cron in facts.crons_on_boot():
@@ -221,6 +224,7 @@ def _daemon_started(event: DaemonStarted, facts: Facts, limits: Limits) -> Itera
         yield from plan(cron, event.at, facts)
     yield from _owe_all(event.at, facts, limits, Reason.DOWNTIME)
     yield from _alarm(event.at, facts)
+    yield from escalation.look_after(event.at, facts)
 
 
 def _booted(cron: Cron, event: DaemonStarted, facts: Facts) -> Iterator[Effect]:

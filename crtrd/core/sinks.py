@@ -95,6 +95,11 @@ def is_local(text: str) -> bool:
     return text.partition(":")[0] in {SinkKind.INBOX, SinkKind.JOURNAL}
 
 
+def is_read_by_people(text: str) -> bool:
+    """Who gets it wants to know what to do; the others are programs and want what the run has said."""
+    return text.partition(":")[0] in {SinkKind.INBOX, SinkKind.MAIL}
+
+
 def secret_of(url: str) -> str:
     """The name of the secret that signs, '' where none is named. It is never sent."""
     found = SECRET.fullmatch(url.partition("#")[2])

@@ -2,18 +2,23 @@
 
 from collections.abc import Iterator
 
-from crtrd.core import message
+from crtrd.core import escalation, message
 from crtrd.core.cron import Cron, OnOutput
-from crtrd.core.delivery import Delivery, Told
+from crtrd.core.delivery import Delivery, Told, queue_of
 from crtrd.core.disposition import FAILURES, Case, Kind, Verdict, judge
 from crtrd.core.effects import Effect, PutDelivery, PutTold
 from crtrd.core.facts import Facts
 from crtrd.core.occurrence import Occurrence, Output, Result, Run, derive_id
+from crtrd.core.sinks import is_read_by_people
 from crtrd.schedule.spans import format_instant, format_span
 
 
 def run_settled(cron: Cron, run: Run, now: int, facts: Facts, *, canceled: bool = False) -> Iterator[Effect]:
-    """The run's end is final for its cell. `canceled`: its cron is gone, by this run itself."""
+    """The run's end is final for its cell. `canceled`: its cron is gone, by this run itself.
+
+    Where its end has just paused the cron, people get the brief in its place: one message at the final failure.
+    """
+    brief = escalation.of(run.occurrence_id, cron.id, facts)
     for sink in dict.fromkeys(cron.definition.sinks):
         if sink.startswith("heartbeat:"):
             yield from _ping(cron, run, sink, now)
@@ -24,7 +29,11 @@ def run_settled(cron: Cron, run: Run, now: int, facts: Facts, *, canceled: bool 
             cron.definition.on_output, run.result or Result.UNOBSERVED, _silent(cron, run), fingerprint(run.stdout),
             told.sha256 if told else "", out_of_band=run.out_of_band, canceled=canceled, by_itself=canceled,
         )
-        yield from _carry_out(judge(case), cron, run, sink, now, told)
+        verdict = judge(case)
+        if brief is not None and verdict.kind is Kind.FAILED and is_read_by_people(sink):
+            yield from escalation.tell_sink(brief, sink, now, facts)
+        else:
+            yield from _carry_out(verdict, cron, run, sink, now, told)
 
 
 def _silent(cron: Cron, run: Run) -> bool:
@@ -109,11 +118,10 @@ def delivery(
     run: Run | None = None, occurrence: Occurrence | None = None, sha256: str = "",
 ) -> Delivery:
     """A fresh row, due now, in the queue of its sink."""
-    inbox = sink == "inbox" or sink.startswith("inbox:")
-    queue = f"inbox:{sink.partition(':')[2] or cron.owner}" if inbox else f"{cron.owner}:{sink}"
     mine = run.occurrence_id if run else occurrence.id if occurrence else ""
     return Delivery(
         id=name, cron_id=cron.id, cron_name=cron.name, owner=cron.owner, occurrence_id=mine,
-        run_id=run.id if run else "", target=run.target if run else "", kind=kind, sink=sink, queue=queue,
+        run_id=run.id if run else "", target=run.target if run else "", kind=kind, sink=sink,
+        queue=queue_of(sink, cron.owner),
         message=text, created_at=now, next_attempt_at=now, sha256=sha256,
     )

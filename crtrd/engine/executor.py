@@ -15,6 +15,7 @@ from crtrd.core.effects import (
     CloseGate,
     Deliver,
     Escalate,
+    LookAfter,
     OpenGate,
     Refuse,
     SignalRun,
@@ -65,6 +66,8 @@ class Executor:
         """Makes an attempt; the worker's, once there is one."""
         self.escalate: Callable[[str], None] = lambda _: None
         """Has a person told."""
+        self.look_after: Callable[[str], None] = lambda _: None
+        """Sees how that fares."""
         self.listeners: list[Listener] = []
         self._tickets: dict[int, Reply] = {}
         self._numbers = itertools.count(1)
@@ -137,6 +140,8 @@ class Executor:
                 self.deliver(delivery)
             case Escalate(escalation_id):
                 self.escalate(escalation_id)
+            case LookAfter(escalation_id):
+                self.look_after(escalation_id)
             case _:
                 assert_never(act)
 

@@ -20,6 +20,10 @@ QUEUED = """(SELECT max(p.first, coalesce(q.until, 0)) AS at FROM
      LEFT JOIN queues q ON q.name = p.queue)"""
 """When each queue is to be looked at next."""
 
+ESCALATIONS_OWED = """SELECT (SELECT count(*) FROM escalations WHERE state = 'open'),
+     (SELECT count(*) FROM escalations WHERE look_at IS NOT NULL AND look_at <= ?),
+     (SELECT min(look_at) FROM escalations WHERE look_at IS NOT NULL AND look_at > ?)"""
+
 
 class Deliveries:
     """The part of a session that is about the outbox. Lives only in the ledger's thread."""
@@ -84,8 +88,18 @@ class Deliveries:
         return rows.escalation_from_row(row) if row else None
 
     def open_escalations(self) -> list[Escalation]:
-        found = self._all(rows.ESCALATION_SELECT + " WHERE e.state = 'open' ORDER BY e.serial")
-        return [rows.escalation_from_row(row) for row in found]
+        return self._escalations(" WHERE e.state = 'open' ORDER BY e.serial")
+
+    def watched_escalations(self) -> list[Escalation]:
+        return self._escalations(" WHERE e.look_at IS NOT NULL ORDER BY e.look_at")
+
+    def _escalations(self, where: str) -> list[Escalation]:
+        return [rows.escalation_from_row(row) for row in self._all(rows.ESCALATION_SELECT + where)]
+
+    def escalations_owed(self, now: int) -> tuple[int, int | None]:
+        """Those that are not begun yet, or whose unit is to be looked at now; and when the next look is due."""
+        row = self._one(ESCALATIONS_OWED, now, now)
+        return (int(row[0]) + int(row[1]), row[2]) if row else (0, None)
 
     def trigger_key(self, cron_id: str, key: str, since: int) -> Key | None:
         row = self._one(

@@ -195,6 +195,8 @@ class EscalationRow(Model):
     brief = TextField()
     state = TextField()
     error = TextField()
+    look_at = IntegerField(null=True)
+    boot_id = TextField()
 
     class Meta:
         table_name = "escalations"

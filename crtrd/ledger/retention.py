@@ -49,7 +49,8 @@ def _prune_outbox(database: SqliteDatabase, keep: Keep, now: int) -> int:
         (now - keep.failure, now - keep.success))
     database.execute_sql("DELETE FROM queues WHERE name NOT IN (SELECT queue FROM outbox WHERE settled_at IS NULL)")
     database.execute_sql("DELETE FROM trigger_keys WHERE at < ?", (now - KEYS_KEPT,))
-    database.execute_sql("DELETE FROM escalations WHERE at < ? AND state <> 'open'", (now - keep.failure,))
+    database.execute_sql(
+        "DELETE FROM escalations WHERE at < ? AND state <> 'open' AND look_at IS NULL", (now - keep.failure,))
     return int(cursor.rowcount)
 
 

@@ -246,13 +246,13 @@ def delivery_from_row(row: Row) -> Delivery:
 
 def escalation_row(each: Escalation) -> Row:
     return (each.id, each.cron_id, each.cron_name, each.owner, each.occurrence_id, each.at, each.summary, each.brief,
-            each.state, each.error)
+            each.state, each.error, each.look_at, each.boot_id)
 
 
 def escalation_from_row(row: Row) -> Escalation:
     return Escalation(
         id=row[0], cron_id=row[1], cron_name=row[2], owner=row[3], occurrence_id=row[4], at=row[5], summary=row[6],
-        brief=row[7], state=EscalationState(row[8]), error=row[9],
+        brief=row[7], state=EscalationState(row[8]), error=row[9], look_at=row[10], boot_id=row[11],
     )
 
 

@@ -112,7 +112,14 @@ STEP_5 = ("ALTER TABLE crons ADD COLUMN source TEXT NOT NULL DEFAULT ''",)
 
 STEP_6 = ("ALTER TABLE cells ADD COLUMN place INTEGER NOT NULL DEFAULT 0",)
 
-STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6)
+STEP_7 = (
+    "ALTER TABLE escalations ADD COLUMN look_at INTEGER",
+    "ALTER TABLE escalations ADD COLUMN boot_id TEXT NOT NULL DEFAULT ''",
+    "CREATE INDEX escalations_look ON escalations (look_at) WHERE look_at IS NOT NULL",
+    "CREATE INDEX escalations_open ON escalations (serial) WHERE state = 'open'",
+)
+
+STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7)
 """Step N brings a ledger from version N-1 to N. Steps that have been released are never edited."""
 
 

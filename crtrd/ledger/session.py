@@ -178,8 +178,9 @@ class Session(Deliveries):
         due = len(self.startable(now, 1)) or len(self.held_over(now))
         ahead = self._one(NEXT_WAKE, own_clock, now, now)
         deliveries, attempt = self.outbox_owed(now)
-        wakes = [at for at in (ahead[0] if ahead else None, attempt) if at is not None]
-        return Owed(self.live_count(), due, min(wakes, default=None), deliveries)
+        escalations, look = self.escalations_owed(now)
+        wakes = [at for at in (ahead[0] if ahead else None, attempt, look) if at is not None]
+        return Owed(self.live_count(), due, min(wakes, default=None), deliveries + escalations)
 
     def undoable(self) -> AbstractContextManager[object]:
         """A savepoint: what is put inside is taken back when an exception leaves it."""

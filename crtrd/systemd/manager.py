@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crtrd.errors import ManagerError
@@ -40,6 +41,14 @@ class _Refused(ManagerError):
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
         self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Fared:
+    """What became of a service that was started: at work, failed for this reason, or neither: it has ended well."""
+
+    at_work: bool = False
+    failure: str = ""
 
 
 class Manager:
@@ -104,13 +113,17 @@ class Manager:
 
         self._ask(work, done)
 
-    def run_unit(self, name: str, done: Callable[[ManagerError | None], None]) -> None:
-        """Have a unit started and look at it for a moment: `done` hears of one that fails in that time."""
-        def work(connection: _Connection) -> None:
+    def run_service(self, name: str, done: Callable[["Fared | ManagerError"], None]) -> None:
+        """Have a service started and look at it for a moment: `done` hears how it has fared by then."""
+        def work(connection: _Connection) -> Fared:
             connection.start(name)
-            connection.wait_settled(name)
+            return connection.wait_settled(name)
 
         self._ask(work, done)
+
+    def look_after(self, name: str, done: Callable[["Fared | ManagerError"], None]) -> None:
+        """How a service fares that was started in this boot. The error: nobody can tell."""
+        self._ask(lambda connection: connection.fares(name) or Fared(), done)
 
     def start_unit(self, name: str, done: Callable[[ManagerError | None], None]) -> None:
         """Have a unit started; `done` hears whether the job was taken, not how the unit fares."""
@@ -172,21 +185,32 @@ class _Connection:
     def start(self, name: str) -> None:
         self._call(b"StartUnit", self._marshal(b"ss", [name.encode(), b"replace"]))
 
-    def wait_settled(self, name: str) -> None:
-        """Raises ManagerError when the unit fails within JOB_SECONDS; one that is still at work then is well.
+    def wait_settled(self, name: str) -> "Fared":
+        """How it has fared once it has ended, or after JOB_SECONDS. So few looks, well within the request's deadline.
 
-        Before its job begins it is inactive too, but has never changed its state; and one that has ended well is
-        forgotten, and looks like that again. So few looks, well within the deadline of the request. Whether it has
-        begun is asked first: a start between the two questions must not look like a good end.
+        What has not begun until then has ended well and was forgotten.
         """
+        fared = None
         for _ in range(int(JOB_SECONDS / LOOK_SECONDS)):
-            begun = bool(self.get(name, "Unit", "StateChangeTimestampMonotonic", b"t"))
-            found = self.get(name, "Unit", "ActiveState", b"s").decode()
-            if found == "failed":
-                message = f"{name} failed"
-                raise ManagerError(message)
-            if found == "active" or (begun and found == "inactive") or self._closed.wait(LOOK_SECONDS):
-                return
+            fared = self.fares(name)
+            if (fared is not None and not fared.at_work) or self._closed.wait(LOOK_SECONDS):
+                break
+        return fared or Fared()
+
+    def fares(self, name: str) -> "Fared | None":
+        """None: it is inactive and has never been anything else, as before its start and after a good end.
+
+        Whether it has begun is asked first: a start between the questions must not look like a good end.
+        """
+        begun = bool(self.get(name, "Unit", "StateChangeTimestampMonotonic", b"t"))
+        found = self.get(name, "Unit", "ActiveState", b"s").decode()
+        if found == "failed":
+            return Fared(failure=f"{name} failed: {self.get(name, 'Service', 'Result', b's').decode()}")
+        if found == "active":  # with RemainAfterExit=, for whom all is done
+            return Fared(at_work=self.get(name, "Unit", "SubState", b"s") != b"exited")
+        if found != "inactive" or self.get(name, "Unit", "Job", b"(uo)")[0]:
+            return Fared(at_work=True)
+        return Fared() if begun else None
 
     def stop(self, name: str) -> None:
         """Stop the unit, forget its failure, and wait until it is inactive. No unit, nothing to do."""

@@ -173,7 +173,7 @@ def test_recovery_counts_all_failures_also_over_a_pause(world):
     once(world, code=1)
     world.now += 3 * M
     once(world)
-    assert told(world) == ["failed"] * 3 + ["recovered"]
+    assert told(world) == ["failed", "escalated", "failed", "recovered"]
     assert "after 3 failures in 6min" in json.loads(outbox(world)[-1][4])["subject"]
 
 

@@ -1,17 +1,14 @@
-"""Triggers that are safe to ask for again (CONTRACT §7, C66), and escalations, on a real ledger."""
+"""Triggers that are safe to ask for again (CONTRACT §7, C66), and circles of them, on a real ledger."""
 
-import json
 from itertools import pairwise
 
 import pytest
 
 from crtrd.core import events
-from crtrd.core.cron import OnCrash, OnFailure, Overlap
-from crtrd.core.delivery import Outcome
-from crtrd.core.effects import Deliver, Escalate
+from crtrd.core.cron import Overlap
 from crtrd.errors import Code
 from crtrd.ledger.retention import Keep
-from tests.core.world import T0, D, H, M, S, kinds
+from tests.core.world import T0, D, H, M, S
 
 
 def ask(world, key="", name="job", **more):
@@ -141,94 +138,7 @@ def test_keys_are_forgotten_by_retention(world):
     assert list(world.database.execute_sql("SELECT * FROM trigger_keys")) == []
 
 
-# escalations ------------------------------------------------------------------------------------------------------
-
-
-def failing(world, **keys):
-    world.arm(schedule=("every 1m",), command=("backup", "it's"), env=(("TOKEN", "hunter2"),), **keys)
-    world.wake(M)
-    run = world.live()[-1]
-    world.held(run)
-    return world.end(run, 3, stderr=b"disk full\n")
-
-
-def escalations(world):
-    return list(world.database.execute_sql("SELECT id, state, brief, error FROM escalations ORDER BY serial"))
-
-
-def test_a_pause_by_failure_escalates_with_all_that_is_needed(world):
-    acts = failing(world)
-    (row,) = escalations(world)
-    assert [act.escalation_id for act in kinds(acts, Escalate)] == [row[0]]
-    brief = row[2]
-    run = world.runs()[0]
-    for text in ("job is paused by failure", "every 1m", "backup 'it'\"'\"'s'", "exit status 3", "disk full",
-                 f"crtrctl run-info {run.id}", "crtrctl run job", "crtrctl resume job", "crtrctl cancel job",
-                 "armed by", "TOKEN", world.cron().id, "exit-code"):
-        assert text in brief
-    assert "hunter2" not in brief
-    assert [act.kind for act in world.said].count("cron.failure.escalated") == 1
-    assert not any("hunter2" in act.message + json.dumps(dict(act.fields)) for act in world.said)
-
-
-def test_the_last_ten_runs_stand_in_the_brief(world):
-    world.arm(schedule=("every 1m",), pause_after=12)
-    for _ in range(12):
-        world.wake(M)
-        finish(world, 1)
-    brief = escalations(world)[0][2]
-    assert "the last 10 runs" in brief
-    assert sum(run.id[:12] in brief for run in world.runs()) == 10
-
-
-def test_told_by_default_to_inbox_and_mail_once(world):
-    failing(world)
-    name = escalations(world)[0][0]
-    told = events.EscalationTold(world.now, None, 0, name, "root")
-    acts = world.do(told)
-    for act in kinds(acts, Deliver):
-        world.do(events.DeliveryEnded(world.now, act.delivery.id, act.delivery.attempts, Outcome.TAKEN))
-    assert kinds(world.do(told), Deliver) == []
-    assert [act.delivery.sink for act in kinds(acts, Deliver)] == ["mail:root"]  # the inbox has the failure before it
-    rows = list(world.database.execute_sql("SELECT sink, kind FROM outbox ORDER BY serial"))
-    assert rows == [("inbox", "failed"), ("inbox", "escalated"), ("mail:root", "escalated")]
-    assert escalations(world)[0][1] == "told"
-    assert world.cron().state == "paused"
-
-
-def test_a_unit_that_cannot_be_started_is_recorded_and_the_default_is_done(world):
-    failing(world)
-    name = escalations(world)[0][0]
-    world.do(events.EscalationEnded(world.now, name, "crtrd-escalate@.service failed", ""))
-    assert escalations(world)[0][1::2] == ("spawn-failed", "crtrd-escalate@.service failed")
-    assert "cron.escalation.spawn_failed" in [act.kind for act in world.said]
-    assert ("inbox", "escalated") in list(world.database.execute_sql("SELECT sink, kind FROM outbox"))
-    assert world.cron().state == "paused"
-
-
-def test_one_that_the_last_life_did_not_begin_is_begun_again(world):
-    failing(world)
-    name = escalations(world)[0][0]
-    assert [act.escalation_id for act in kinds(world.restart(), Escalate)] == [name]
-    world.do(events.EscalationEnded(world.now, name))
-    assert escalations(world)[0][1] == "started"
-    assert kinds(world.restart(), Escalate) == []
-
-
-def test_continue_and_manual_runs_never_escalate(world):
-    failing(world, on_failure=OnFailure.CONTINUE)
-    world.arm("other")
-    _, runs = world.run("other")
-    world.end(world.session.run(runs[0]), 1)
-    assert escalations(world) == []
-
-
-def test_a_crash_that_asks_escalates(world):
-    world.arm(schedule=("every 1m",), on_crash=OnCrash.ASK)
-    world.wake(M)
-    run = world.live()[0]
-    world.held(run)
-    assert len(kinds(world.lose(run), Escalate)) == 1
+# circles ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chain", [("a",), ("b", "a"), ("b", "c", "a")])

@@ -171,7 +171,7 @@ def test_secrets_stand_in_no_event_list_error_or_process_list(tmp_path, receiver
         url = receiver.url("/s3cr3tpath?k=t0k3n#secret=hook", "user:pa55w0rd@")
         crtrd.ctl("arm", "job", "--env", "KEY=t0k3n", "--sink", f"webhook:{url}", "--sink", "mail:root", "--sink",
                   "inbox", "--shell", "exit 1", "--every", "1s")
-        crtrd.wait_for(lambda: len(outbox(crtrd)) >= 4)
+        crtrd.wait_for(lambda: len(outbox(crtrd)) >= 3)
         crtrd.ctl("resume", "job")
         crtrd.wait_for(lambda: len(receiver.seen) >= 2)
         helpers = [Path(f"/proc/{pid}") for pid in helper_pids(crtrd)]

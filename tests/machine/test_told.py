@@ -39,8 +39,8 @@ def test_an_escalation_is_a_unit_whose_default_is_inbox_and_mail(machine):
     mail = machine.run("cat /root/mailbox").stdout
     for text in ("argv: -i -t", "To: root", "crtrctl resume job", "disk full", "Content-Type: text/plain"):
         assert text in mail
-    inbox = machine.run("crtrctl inbox").stdout
-    assert "job is paused by failure" in inbox
+    inbox = machine.run("crtrctl inbox --json=short").stdout
+    assert [each["subject"] for each in json.loads(inbox)] == ["job is paused by failure: exit-code: exit status 3"]
     assert machine.run("crtrctl is-active job", check=False).returncode == 3
     machine.wait_for(lambda: gone(machine), 15, "the idle exit")
 
@@ -52,9 +52,13 @@ def test_an_override_takes_the_place_of_the_default(machine):
     prepare(machine)
     fail_for_good(machine)
     machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE state = 'started'"), 20)
-    (found,) = rows(machine, "SELECT id FROM escalations")
+    (found,) = rows(machine, "SELECT id, look_at FROM escalations")
+    assert found["look_at"] is None
     assert machine.run("cat /root/paged").stdout == found["id"] + "\n"
-    assert rows(machine, "SELECT 1 FROM outbox WHERE kind = 'escalated'") == []
+    assert rows(machine, "SELECT sink, kind FROM outbox") == [{"sink": "inbox", "kind": "escalated"}]
+    machine.run(["crtrctl", "arm", "quiet", "--every", "2s", "--on-output", "silent", "--", "false"])
+    machine.wait_for(lambda: len(machine.run("cat /root/paged").stdout.splitlines()) == 2, 20, "who is paged")
+    assert len(rows(machine, "SELECT 1 FROM outbox")) == 1
 
 
 def test_a_broken_override_is_recorded_and_the_default_is_done(machine):
@@ -67,6 +71,41 @@ def test_a_broken_override_is_recorded_and_the_default_is_done(machine):
     machine.wait_for(lambda: rows(machine, "SELECT 1 FROM outbox WHERE kind = 'escalated' AND state = 'delivered'"), 20)
     assert machine.run("journalctl --no-pager -o cat CRTRD_EVENT=cron.escalation.spawn_failed").stdout
     assert machine.run("crtrctl is-active job", check=False).returncode == 3
+
+
+def test_an_override_that_fails_late_is_recorded_though_the_daemon_has_left(machine):
+    """The daemon watches for two seconds and leaves; then the next look wakes it."""
+    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
+                  "[Service]\nExecStart=\nExecStart=/bin/sh -c 'sleep 12; exit 7'\n")
+    machine.run("systemctl daemon-reload")
+    prepare(machine)
+    machine.run(["crtrctl", "arm", "job", "--every", "2s", "--on-output", "silent", "--", "false"])
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE look_at IS NOT NULL"), 20)
+    (found,) = rows(machine, "SELECT id, state FROM escalations")
+    assert found["state"] == "started"
+    assert rows(machine, "SELECT 1 FROM outbox") == []
+    machine.wait_for(lambda: gone(machine), 10, "the idle exit")
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE state = 'spawn-failed'"), 40, "the look")
+    machine.wait_for(lambda: rows(machine, "SELECT sink, kind FROM outbox WHERE state = 'delivered'")
+                     == [{"sink": "inbox", "kind": "escalated"}], 20)
+    (found,) = rows(machine, "SELECT error, look_at FROM escalations")
+    assert found["look_at"] is None
+    assert found["error"].endswith(".service failed: exit-code")
+    machine.wait_for(lambda: gone(machine), 10, "the idle exit")
+    assert machine.run("journalctl --no-pager -o cat CRTRD_EVENT=cron.escalation.spawn_failed").stdout
+
+
+def test_an_override_that_takes_its_time_and_ends_well_is_no_failure(machine):
+    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
+                  "[Service]\nExecStart=\nExecStart=/bin/sh -c 'sleep 6; echo %i >> /root/paged'\n")
+    machine.run("systemctl daemon-reload")
+    prepare(machine)
+    fail_for_good(machine)
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE look_at IS NOT NULL"), 20)
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE look_at IS NULL"), 40, "the last look")
+    (found,) = rows(machine, "SELECT id, state, error FROM escalations")
+    assert (found["state"], found["error"]) == ("started", "")
+    assert machine.run("cat /root/paged").stdout == found["id"] + "\n"
 
 
 def test_a_unit_as_a_sink_is_started(machine):
