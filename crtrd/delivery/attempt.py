@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 from crtrd.core.delivery import Outcome
 
+ERROR_MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -57,7 +58,8 @@ def said(data: bytes) -> Said:
     values = json.loads(data)
     if not isinstance(values, dict):
         raise ValueError("the helper said something else")
-    return Said(Outcome(values["outcome"]), str(values["error"]), int(values["retry_after"]))
+    error = str(values["error"])[:ERROR_MOST].encode("utf-8", "replace").decode("utf-8")
+    return Said(Outcome(values["outcome"]), error, int(values["retry_after"]))
 
 
 def failed(error: str, retry_after: int = 0) -> Said:

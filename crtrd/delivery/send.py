@@ -1,42 +1,126 @@
-"""The helper's main program: one attempt, read from standard input, its outcome written to standard output.
+"""The helper's main program: makes attempts, one at a time, each in a child of its own that is forked from it.
 
-A process of its own, because it may wait for others as long as it likes: the daemon watches its end and has a deadline.
-It dies with the daemon (PR_SET_PDEATHSIG), so that no attempt of an earlier life goes on beside a new one.
+It may wait for others as long as it likes, so it is a process of its own; that it is kept for the next attempt saves
+the start of an interpreter. Through its control socket (descriptor 0, SOCK_SEQPACKET) come, for each attempt, the kind
+of sink and the seconds it may take, with the job in a memory file; back goes the attempt's word. The job itself is read
+only in the child, which becomes the cron's owner before it does anything for them. It is killed with all of its process
+group at its end, at its deadline, and when the daemon is gone (then the socket is at its end): so that no attempt of an
+earlier life goes on beside a new one.
 """
 
 import ctypes
+import json
 import os
 import pwd
+import select
 import signal
+import socket
 import sys
+from contextlib import suppress
 from importlib import import_module
+from types import ModuleType
 
 from crtrd.delivery.attempt import Job, Said, failed, load, refused
 
 PR_SET_PDEATHSIG = 1
 MODULES = {"mail": "mail", "exec": "exec", "webhook": "webhook", "heartbeat": "webhook", "file": "file"}
+ORDER_MOST, WORD_MOST = 1024, 32 * 1024
 
 
 def main(parent: int) -> int:
-    """`parent`: the daemon's pid; one that is gone already sends no signal any more."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    """`parent`: the daemon's pid; one that is gone already needs nothing any more."""
     if os.getppid() != parent:
         return 1
-    job = load(sys.stdin.buffer.read())
-    sys.stdout.buffer.write(_attempt(job).dump())
-    sys.stdout.buffer.flush()
-    return 0
+    control = socket.socket(fileno=0)
+    while True:
+        order, fds, _, _ = socket.recv_fds(control, ORDER_MOST, 1)
+        if not fds:
+            return 0
+        sink, seconds = json.loads(order)
+        module = import_module(f"crtrd.delivery.{MODULES[sink]}")  # here, so that the next attempt has it
+        word = _make(module, fds[0], seconds, control)
+        os.close(fds[0])
+        if word is None:
+            return 0
+        control.send(word)
 
 
-def _attempt(job: Job) -> Said:
+def _make(module: ModuleType, message: int, seconds: float, control: socket.socket) -> bytes | None:
+    """The word of one attempt; None when the daemon is gone."""
+    read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    child = os.fork()
+    if not child:
+        os.close(read)
+        control.close()
+        _attempt(module, message, write)
+    os.close(write)
+    with suppress(OSError):
+        os.setpgid(child, child)  # the child does it too: whoever is first
+    pidfd = os.pidfd_open(child)
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.register(control, select.POLLIN)
+    ready = {fd for fd, _ in poll.poll(seconds * 1000)}
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # it is not reaped yet, so the number is still its own, and the group's
+    _, status = os.waitpid(child, 0)
+    os.close(pidfd)
+    word = _all(read)
+    if control.fileno() in ready:
+        return None
+    if word or pidfd not in ready:
+        return word or failed(f"no answer within {seconds:g} s").dump()
+    return failed(f"the attempt ended with status {os.waitstatus_to_exitcode(status)}").dump()
+
+
+def _all(read: int) -> bytes:
     try:
-        become(job.uid)
-    except KeyError:
-        return refused(f"there is no account with uid {job.uid}")
-    except OSError as error:
-        return failed(f"cannot become uid {job.uid}: {error.strerror}")
-    said: Said = import_module(f"crtrd.delivery.{MODULES[job.sink]}").deliver(job)
+        return os.read(read, WORD_MOST)
+    except BlockingIOError:  # somebody outside of the group still has the other end
+        return b""
+    finally:
+        os.close(read)
+
+
+def _attempt(module: ModuleType, message: int, write: int) -> None:
+    """In the child; never returns."""
+    try:
+        parent = os.getppid()
+        os.setpgid(0, 0)
+        _die_with_parent(parent)
+        with os.fdopen(os.dup(message), "rb") as file:
+            job = load(file.read())
+        os.write(write, (_become(job.uid, parent) or _deliver(module, job)).dump())
+        os._exit(0)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        raise
+    finally:
+        os._exit(1)
+
+
+def _deliver(module: ModuleType, job: Job) -> Said:
+    said: Said = module.deliver(job)
     return said
+
+
+def _become(uid: int | None, parent: int) -> Said | None:
+    """What to say where that cannot be done."""
+    try:
+        become(uid)
+    except KeyError:
+        return refused(f"there is no account with uid {uid}")
+    except OSError as error:
+        return failed(f"cannot become uid {uid}: {error.strerror}")
+    _die_with_parent(parent)  # a change of identity clears it (prctl(2))
+    return None
+
+
+def _die_with_parent(parent: int) -> None:
+    """A parent that has gone before it is asked for sends no signal any more."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def become(uid: int | None) -> None:
@@ -47,5 +131,3 @@ def become(uid: int | None) -> None:
     os.initgroups(account.pw_name, account.pw_gid)
     os.setgid(account.pw_gid)
     os.setuid(uid)
-    # a change of identity clears it (prctl(2))
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

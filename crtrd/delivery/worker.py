@@ -3,7 +3,7 @@
     inbox                                  one thread of our own: it waits for the disk only
     journal                                at once
     unit, cron                             asked of the service manager, of the core
-    mail, exec, webhook, heartbeat, file   a helper process each
+    mail, exec, webhook, heartbeat, file   in helper processes, one attempt at a time in each
 
 How many are under way, and in which order, the core has decided.
 """
@@ -19,7 +19,7 @@ from crtrd.core.events import DeliveryEnded
 from crtrd.core.sinks import Sink, SinkKind, parse, secret_of
 from crtrd.delivery import inbox
 from crtrd.delivery.attempt import TAKEN, Job, Said, down, failed, refused
-from crtrd.delivery.helper import Helper
+from crtrd.delivery.helper import Helpers
 from crtrd.errors import ManagerError
 from crtrd.loop.reactor import Reactor
 from crtrd.names import Places
@@ -56,7 +56,7 @@ class Couriers:
         self._reactor, self._places, self._journal, self._lent = reactor, places, journal, lent
         self._environ = environ
         self._scribe = Worker(reactor, "inbox", INBOX_DEADLINE)
-        self._helpers: dict[str, Helper] = {}
+        self._helpers = Helpers(reactor, environ)
 
     def deliver(self, delivery: Delivery) -> None:
         def done(said: Said) -> None:
@@ -88,9 +88,7 @@ class Couriers:
 
     def close(self) -> None:
         """End what is under way; the next life makes those attempts again."""
-        for helper in self._helpers.values():
-            helper.close()
-        self._helpers.clear()
+        self._helpers.close()
         self._scribe.close(2.0)
 
     # the sinks that need no process --------------------------------------------------------------------------------
@@ -133,12 +131,8 @@ class Couriers:
     # the others ----------------------------------------------------------------------------------------------------
 
     def _help(self, delivery: Delivery, sink: Sink, done: Done) -> None:
-        def over(said: Said) -> None:
-            self._helpers.pop(delivery.id, None)
-            done(said)
-
         try:
-            self._helpers[delivery.id] = Helper(self._reactor, self._job(delivery, sink), self._environ, over)
+            self._helpers.attempt(self._job(delivery, sink), done)
         except OSError as error:
             text = f"cannot begin the attempt: {error.strerror}"
             self._reactor.soon(lambda: done(failed(text)))
