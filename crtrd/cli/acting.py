@@ -8,7 +8,7 @@ from collections.abc import Callable
 from crtrd.cli.looking import cron, finished
 from crtrd.cli.naming import of_names, waits_for
 from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, packed
-from crtrd.cli.words import calendar_time, short
+from crtrd.cli.words import calendar_time, counted, short
 
 
 def build(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -130,9 +130,8 @@ def backfill(session: Session) -> int:
     if session.out.json:
         session.out.dump({"occurrences": count, "dry_run": options.dry_run})
     else:
-        plural = "" if count == 1 else "s"
         verb = "Would make" if options.dry_run else "Made"
-        session.out.note(f"{verb} {count} occurrence{plural} of {options.name}.")
+        session.out.note(f"{verb} {counted(int(str(count)), 'occurrence')} of {options.name}.")
     return DONE
 
 
@@ -144,7 +143,7 @@ def poke(session: Session) -> int:
     if session.out.json:
         session.out.dump({"poked": total})
     else:
-        session.out.note(f"Poked {total} held occurrence{'' if total == 1 else 's'}.")
+        session.out.note(f"Poked {counted(total, 'held occurrence')}.")
     return DONE
 
 

@@ -13,7 +13,7 @@ from crtrd import names
 from crtrd.cli import health, installation
 from crtrd.cli.health import Finding, Grade
 from crtrd.cli.session import DONE, FAILED, Session
-from crtrd.cli.words import harmless
+from crtrd.cli.words import counted, harmless
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def _print(session: Session, found: list[tuple[str, Finding]]) -> None:
         if finding.remedy:
             out.line(f"    remedy: {harmless(finding.remedy)}")
     faults = sum(finding.grade is Grade.FAULT for _, finding in found)
-    out.note("No faults." if not faults else f"{faults} fault{'' if faults == 1 else 's'}.")
+    out.note("No faults." if not faults else f"{counted(faults, 'fault')}.")
 
 
 def _daemon(session: Session) -> Finding:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from crtrd.cli.words import span
+from crtrd.cli.words import counted, span
 
 ENDS = {
     "success": "succeeded", "oom-kill": "was killed: out of memory", "held": 'is held: its command said "not now"',
@@ -71,6 +71,5 @@ def rest(view: Mapping[str, object], missing: int, *, user: bool) -> str:
     if missing <= 0:
         return ""
     journal = "journalctl --user" if user else "journalctl"
-    plural = "" if missing == 1 else "s"
     where = f"{journal} -t {view.get('cron_name')} CRTRD_RUN_ID={view.get('id')}"
-    return f"… {missing} byte{plural} more (in the journal up to journal_limit): {where}"
+    return f"… {counted(missing, 'byte')} more (in the journal up to journal_limit): {where}"

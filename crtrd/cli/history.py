@@ -62,7 +62,7 @@ def occurrences(session: Session) -> int:
              str(view.get("status", "")), str(view.get("reason") or "-"), str(view.get("detail") or ""))
             for view in views]
     header = ("OCCURRENCE", "INSTANT", "ORIGIN", "STATUS", "REASON", "DETAIL")
-    session.out.table(header, rows, flexible=5, total="occurrences")
+    session.out.table(header, rows, flexible=5, total="occurrence")
     return DONE
 
 
@@ -75,7 +75,7 @@ def runs(session: Session) -> int:
     rows = [(short(view.get("id")), str(view.get("cron_name", "")), *([str(view.get("target"))] if aimed else []),
              day_time(_number(view, "started_at")), took(view), result_of(view)) for view in views]
     header = ("RUN", "CRON", *(["TARGET"] if aimed else []), "STARTED", "TOOK", "RESULT")
-    session.out.table(header, rows, flexible=(1, 2) if aimed else 1, total="runs")
+    session.out.table(header, rows, flexible=(1, 2) if aimed else 1, total="run")
     return DONE
 
 

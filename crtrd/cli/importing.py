@@ -14,6 +14,7 @@ from crtrd import names
 from crtrd.cli.looking import cron, definition, own
 from crtrd.cli.preview import host_zone
 from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, packed
+from crtrd.cli.words import counted
 from crtrd.config.cronfile import write_file
 from crtrd.config.crontab import Refusal
 from crtrd.config.imported import Imported, import_crontab
@@ -164,7 +165,7 @@ def _arm(session: Session, found: list[Imported]) -> None:
         return
     for each in found:
         session.out.note(f"line {each.number}: {each.name}")
-    session.out.note(f"Armed {len(found)} cron{'' if len(found) == 1 else 's'}. cron still has the crontab: "
+    session.out.note(f"Armed {counted(len(found), 'cron')}. cron still has the crontab: "
                      "remove it there, or everything runs twice.")
 
 

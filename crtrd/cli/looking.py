@@ -80,7 +80,7 @@ def listing(session: Session) -> int:
         return DONE
     rows = [_row(view, session.now) for view in views]
     header = ("NAME", "STATE", "NEXT", "LAST", "SCHEDULE")
-    session.out.table(header, rows, flexible=(4, 0, 3), total="crons")
+    session.out.table(header, rows, flexible=(4, 0, 3), total="cron")
     return DONE
 
 

@@ -9,7 +9,7 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 
 from crtrd.cli.fields import HEADS, SPANS, TIMES
-from crtrd.cli.words import harmless, rfc3339
+from crtrd.cli.words import counted, harmless, plural, rfc3339
 
 GREEN, RED, YELLOW, DIM, BOLD = "32", "31", "33", "2", "1"
 COLOURS = {
@@ -65,7 +65,7 @@ class Terminal:
     ) -> None:
         """Columns as wide as they need; on a terminal the `flexible` ones give way in turn so that the line fits.
 
-        `right` names the columns that are aligned to the right; `total` is what the rows are called in the last line.
+        `right` names the columns that are aligned to the right; `total` is what one row is called in the last line.
         """
         rows = [[harmless(cell) for cell in row] for row in rows]
         shown = [list(header), *rows] if self.legend else rows
@@ -77,8 +77,7 @@ class Terminal:
         for row in rows:
             print(self._row(row, widths, header, right).rstrip())
         if self.legend and total and not self.quiet:
-            what = total if len(rows) != 1 else total.removesuffix("s")
-            print(f"\n{len(rows)} {what} listed." if rows else f"No {total} found.")
+            print(f"\n{counted(len(rows), total)} listed." if rows else f"No {plural(total)} found.")
 
     def _narrow(self, widths: list[int], flexible: Sequence[int]) -> None:
         """In turn to what can still be read, then in turn to the least."""

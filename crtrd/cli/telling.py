@@ -7,7 +7,7 @@ import pwd
 from crtrd.cli.fields import ESCALATION_FIELDS, OUTBOX_FIELDS
 from crtrd.cli.render import as_json
 from crtrd.cli.session import DONE, USAGE, Failure, Session, View
-from crtrd.cli.words import day_time, harmless
+from crtrd.cli.words import day_time, harmless, relative
 
 PAGE = 200
 FIRST = "-"
@@ -26,7 +26,7 @@ def build(parser: argparse.ArgumentParser, verb: str) -> None:
             parser.add_argument("delivery", nargs="?", metavar="ID", help="id of a delivery, or its beginning")
             parser.add_argument("--state", metavar="WORD", help="only these")
         case _:
-            parser.add_argument("--deliver", metavar="ID", help="send one to its owner again")
+            parser.add_argument("--deliver", metavar="ID", help="send this one to its owner")
 
 
 def inbox(session: Session) -> int:
@@ -81,11 +81,16 @@ def outbox(session: Session) -> int:
         session.out.dump([as_json(view, OUTBOX_FIELDS) for view in views])
         return DONE
     rows = [(str(view.get("id"))[:12], str(view.get("cron_name")), str(view.get("sink")), str(view.get("state")),
-             str(view.get("attempts", 0)), _moment(view, "next_attempt_at"), str(view.get("last_error") or ""))
+             str(view.get("attempts", 0)), _ahead(view, session.now), str(view.get("last_error") or ""))
             for view in views]
     header = ("ID", "CRON", "SINK", "STATE", "TRIED", "NEXT", "ERROR")
-    session.out.table(header, rows, flexible=6, total="deliveries", right="TRIED")
+    session.out.table(header, rows, flexible=(6, 2, 1), total="delivery", right="TRIED")
     return DONE
+
+
+def _ahead(view: View, now: int) -> str:
+    at = view.get("next_attempt_at")
+    return relative(max(at, now), now, parts=1) if isinstance(at, int) else "-"
 
 
 def _moment(view: View, key: str) -> str:
@@ -103,7 +108,7 @@ def escalations(session: Session) -> int:
         return DONE
     rows = [(str(view.get("id"))[:12], _moment(view, "at"), str(view.get("cron_name")), str(view.get("state")),
              str(view.get("summary"))) for view in views]
-    session.out.table(("ID", "AT", "CRON", "STATE", "SUMMARY"), rows, flexible=4, total="escalations")
+    session.out.table(("ID", "AT", "CRON", "STATE", "SUMMARY"), rows, flexible=4, total="escalation")
     return DONE
 
 

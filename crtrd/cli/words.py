@@ -40,6 +40,16 @@ def span(microseconds: int, parts: int = 2) -> str:
     return " ".join(words[:parts]) or "0s"
 
 
+def plural(noun: str) -> str:
+    """More than one of it: of `cron`, `delivery`."""
+    return noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 delivery`, `2 deliveries`."""
+    return f"{count} {noun if count == 1 else plural(noun)}"
+
+
 def short(name: object) -> str:
     """An id as it is shown: 12 digits, which every verb takes for the whole."""
     return str(name or "")[:12]

@@ -213,8 +213,10 @@ def _faults(definition: Definition) -> list[tuple[str, str]]:
     elif definition.shell is not None and not definition.shell.strip():
         faults.append(("shell", "it is empty"))
     faults += _environment_faults(definition)
-    if len(set(definition.targets)) != len(definition.targets) or "" in definition.targets:
-        faults.append(("targets", "targets are different texts that are not empty"))
+    if "" in definition.targets:
+        faults.append(("targets", "one of them is empty"))
+    if twice := next((each for each in definition.targets if definition.targets.count(each) > 1), ""):
+        faults.append(("targets", f"{twice!r} is named more than once; each is one cell of an occurrence"))
     if definition.cwd and not definition.cwd.startswith("/"):
         faults.append(("cwd", "it must be an absolute path"))
     if not definition.success_exit_codes:

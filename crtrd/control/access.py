@@ -47,6 +47,8 @@ class Subject(StrEnum):
     """A cron, and what to change of it."""
     RUN = "run"
     OCCURRENCE = "occurrence"
+    DELIVERY = "delivery"
+    ESCALATION = "escalation"
     LIST = "list"
     """Many things; callers see theirs."""
     INBOX = "inbox"
@@ -100,6 +102,8 @@ SUBJECTS: dict[str, Subject] = {
     **dict.fromkeys(("rerun", "get_occurrence"), Subject.OCCURRENCE),
     **dict.fromkeys(("list_crons", "list_occurrences", "list_runs", "list_outbox", "list_escalations"), Subject.LIST),
     **dict.fromkeys(("read_inbox", "ack_inbox"), Subject.INBOX),
+    **dict.fromkeys(("retry_delivery", "discard_delivery"), Subject.DELIVERY),
+    "deliver_escalation": Subject.ESCALATION,
 }
 """A verb that is not here is about the daemon: nobody's own."""
 PHRASES: dict[str, str] = {

@@ -20,7 +20,9 @@ from crtrd.control.access import (
     refusal,
     subject_of,
 )
-from crtrd.core.cron import Cron
+from crtrd.core.cron import Cron, whose
+from crtrd.core.delivery import Delivery, Escalation
+from crtrd.core.occurrence import Occurrence, Run
 from crtrd.core.sinks import secret_of
 from crtrd.errors import RequestError
 from crtrd.ledger.queries import Queries
@@ -82,7 +84,7 @@ class Admission:
                 return self._named(first, given, uid)
             case Subject.CHANGES, str() if len(given) > 1 and is_modest(given[1], uid):
                 return self._named(first, given, uid)
-            case (Subject.RUN | Subject.OCCURRENCE), str():
+            case (Subject.RUN | Subject.OCCURRENCE | Subject.DELIVERY | Subject.ESCALATION), str():
                 return self._part(subject, first, given, uid)
             case Subject.LIST, Mapping():
                 return self._listed(first, given, uid)
@@ -91,11 +93,16 @@ class Admission:
         return None
 
     def _listed(self, criteria: Mapping[str, object], given: Given, uid: int) -> Given | None:
+        """History outlives its cron: a canceled one is named as before, unless a present one has its name."""
         wanted = criteria.get("cron")
         if not wanted:
             return given
-        cron = self._cron(wanted, uid) if isinstance(wanted, str) else None
-        return ({**criteria, "cron": cron.id}, *given[1:]) if cron else None
+        if not isinstance(wanted, str):
+            return None
+        cron = self._cron(wanted, uid)
+        former = self._queries.former_of(uid, wanted) if cron is None and _speakable(wanted) else []
+        mine = cron.id if cron else former[-1] if former else None
+        return ({**criteria, "cron": mine}, *given[1:]) if mine else None
 
     def _named(self, name: str, given: Given, uid: int) -> Given | None:
         cron = self._cron(name, uid)
@@ -103,21 +110,30 @@ class Admission:
 
     def _cron(self, name_or_id: str, uid: int) -> Cron | None:
         cron = self._queries.cron(name_or_id) if _speakable(name_or_id) else None
-        return cron if cron is not None and belongs_to(cron, uid) else None
+        return cron if cron is not None and whose(cron) == uid else None
 
     def _part(self, subject: Subject, wanted: str, given: Given, uid: int) -> Given | None:
-        """A run or an occurrence of a cron that is theirs. Of canceled crons nobody remembers whose they were."""
+        """What a cron that is theirs, or was when it was canceled, has led to."""
         if not _speakable(wanted):
             return None
-        found = self._queries.run(wanted) if subject is Subject.RUN else self._queries.occurrence(wanted)
-        if found is None or self._cron(found.cron_id, uid) is None:
+        found = self._found(subject, wanted)
+        if found is None or not self._mine(found.cron_id, uid):
             return None
         return found.id, *given[1:]
 
+    def _found(self, subject: Subject, wanted: str) -> Run | Occurrence | Delivery | Escalation | None:
+        match subject:
+            case Subject.RUN:
+                return self._queries.run(wanted)
+            case Subject.DELIVERY:
+                return self._queries.delivery(wanted)
+            case Subject.ESCALATION:
+                return self._queries.escalation(wanted)
+            case _:
+                return self._queries.occurrence(wanted)
 
-def belongs_to(cron: Cron, uid: int) -> bool:
-    """Armed by them, and running as them and with nothing more."""
-    return cron.owner == uid and cron.account.split(" ")[0] == str(uid) and not cron.definition.profile
+    def _mine(self, cron_id: str, uid: int) -> bool:
+        return self._cron(cron_id, uid) is not None or cron_id in self._queries.former_of(uid, cron_id)
 
 
 def is_modest(table: object, uid: int) -> bool:

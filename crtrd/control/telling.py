@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 Given = tuple[object, ...]
 Reply = Callable[[object], None]
 KEY_MOST = 255
-POLICIES = frozenset({"", "skip", "queue", "replace", "allow"})
+POLICIES = frozenset({"skip", "queue", "replace", "allow"})
+NEVER_EMPTY = frozenset({"key", "overlap"})
+"""Given empty they are a slip of who fills them in, and would quietly lose what they are for."""
 FIRST = "-"
 """As the cursor of an inbox: from its first entry."""
 
@@ -41,9 +43,11 @@ def _options(value: object) -> dict[str, Any]:
     at = table.pop("at", None)
     chosen = arguments.options(table, "trigger", {"key": str, "label": str, "source": str, "overlap": str})
     for key, text in chosen.items():
+        if not text and key in NEVER_EMPTY:
+            raise arguments.refuse(f"cannot trigger: {key} is empty; leave it out, or say what it is")
         if len(text) > KEY_MOST or not (text.isprintable() or not text):
             raise arguments.refuse(f"cannot trigger: {key} must be printable, at most {KEY_MOST} characters")
-    if chosen.get("overlap", "") not in POLICIES:
+    if chosen.get("overlap", "skip") not in POLICIES:
         raise arguments.refuse("cannot trigger: overlap must be one of skip, queue, replace, allow")
     return chosen if at is None else chosen | {"at": at}
 
@@ -104,7 +108,7 @@ def deliver_escalation(control: "Control", given: Given, caller: Caller, reply: 
     """The default of crtrd-escalate@.service: the brief goes to its owner's inbox and mail."""
     found = control.queries.escalation(arguments.text(given[0], "escalation"))
     if found is None:
-        raise arguments.refuse("cannot deliver the escalation: there is none of that id")
+        raise arguments.refuse("cannot deliver the escalation: none has that id, or several begin so")
     owner, uid = owner_of(found.owner), _uid(caller)
     control.post(
         lambda now, ticket: events.EscalationTold(now, ticket, uid, found.id, owner), _empty(reply))

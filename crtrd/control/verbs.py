@@ -17,13 +17,13 @@ from crtrd import __version__
 from crtrd.config.loader import host_zone
 from crtrd.control import arguments, operating, telling, views, waiting
 from crtrd.control.access import Ask, Caller, nobody_to_ask, words_of
-from crtrd.control.admission import Admission, belongs_to
+from crtrd.control.admission import Admission
 from crtrd.control.arming import changed_fields, new_definition
 from crtrd.control.denials import Denials
 from crtrd.control.explain import explanation
 from crtrd.control.metrics import Metrics
 from crtrd.core import events
-from crtrd.core.cron import SECOND, Cron, Definition, Overlap
+from crtrd.core.cron import SECOND, Cron, Definition, Overlap, whose
 from crtrd.core.effects import Announce
 from crtrd.core.occurrence import Occurrence, Origin
 from crtrd.core.timetable import compiled, instants_ahead
@@ -285,8 +285,10 @@ class Control:
         reply(([self._summary(cron) for cron in crons], str(onward) if onward else ""))
 
     def _own_crons(self, caller: Caller) -> tuple[str, ...]:
-        """Ids of the crons that are the caller's."""
-        return tuple(cron.id for cron in self.queries.crons_of(_uid(caller)) if belongs_to(cron, _uid(caller)))
+        """Ids of the crons that are the caller's, and of those that were and still have history."""
+        uid = _uid(caller)
+        own = [cron.id for cron in self.queries.crons_of(uid) if whose(cron) == uid]
+        return (*own, *self.queries.former_of(uid))
 
     def history(
         self, given: tuple[object, ...], caller: Caller, verb: str, words: Mapping[str, type]

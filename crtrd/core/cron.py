@@ -159,6 +159,12 @@ class Cron:
         return self.definition.name
 
 
+def whose(cron: Cron) -> int | None:
+    """The uid of whose own it is: armed by them, and running as them and with nothing more; None for nobody's."""
+    mine = cron.account.split(" ")[0] == str(cron.owner) and not cron.definition.profile
+    return cron.owner if mine else None
+
+
 @dataclass(frozen=True, slots=True)
 class Departed:
     """A canceled cron that still has live runs: its rules decide how those end. Gone with the last of them."""

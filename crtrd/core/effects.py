@@ -20,7 +20,11 @@ class PutCron:
 
 @dataclass(frozen=True, slots=True)
 class DropCron:
+    """`owner`: whose own it was, and with it what is remembered of it."""
+
     cron_id: str
+    name: str
+    owner: int | None
 
 
 @dataclass(frozen=True, slots=True)

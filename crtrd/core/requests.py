@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 
 from crtrd.core import reports
-from crtrd.core.cron import SECOND, Cron, Definition, Departed, PausedBy, State
+from crtrd.core.cron import SECOND, Cron, Definition, Departed, PausedBy, State, whose
 from crtrd.core.effects import (
     Answer,
     DropCron,
@@ -215,7 +215,7 @@ def remove(
             for run in live:
                 if run.phase is Phase.STARTING and not run.stopping:
                     yield PutRun(replace(run, stopping=Result.CANCELED))
-    yield DropCron(cron.id)
+    yield DropCron(cron.id, cron.name, whose(cron))
     if left:
         yield PutDeparted(Departed(cron, itself))
     yield reports.cron_event("canceled", cron, "canceled", caller)

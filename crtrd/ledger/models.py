@@ -45,6 +45,15 @@ class DepartedRow(Model):
         table_name = "departed"
 
 
+class FormerRow(Model):
+    id = TextField(primary_key=True)
+    name = TextField()
+    owner = IntegerField()
+
+    class Meta:
+        table_name = "former"
+
+
 class OccurrenceRow(Model):
     serial = IntegerField(primary_key=True)
     id = TextField(unique=True)
@@ -223,6 +232,6 @@ class MetaRow(Model):
 
 
 MODELS: tuple[type[Model], ...] = (
-    CronRow, DepartedRow, OccurrenceRow, CellRow, RunRow, LeaseRow, OutboxRow, QueueRow, ToldRow, EscalationRow, KeyRow,
-    MetaRow,
+    CronRow, DepartedRow, FormerRow, OccurrenceRow, CellRow, RunRow, LeaseRow, OutboxRow, QueueRow, ToldRow,
+    EscalationRow, KeyRow, MetaRow,
 )

@@ -147,6 +147,11 @@ class Queries:
         found = self._rows(sql, name_or_id, name_or_id)
         return str(found[0][0]) if found else None
 
+    def former_of(self, owner: int, name_or_id: str = "") -> list[str]:
+        """Ids of canceled crons that were the owner's own and still have history; of this id or last name."""
+        sql = "SELECT id FROM former WHERE owner = ? AND (? = '' OR id = ? OR name = ?)"
+        return [str(row[0]) for row in self._rows(sql, owner, name_or_id, name_or_id, name_or_id)]
+
     def deliveries(self, wanted: Filter, limit: int, after: int) -> tuple[list[Delivery], int]:
         """Newest first; the next attempt as its queue allows it."""
         found = self._newest(OutboxRow, wanted, limit, after)
@@ -162,6 +167,11 @@ class Queries:
                 return str(found[0][0])
         return name
 
+    def delivery(self, name: str) -> Delivery | None:
+        """By id, or by its beginning as above."""
+        found = self._rows(rows.DELIVERY_SELECT + " WHERE d.id = ?", self.delivery_id(name))
+        return rows.delivery_from_row(found[0]) if found else None
+
     def escalations(self, wanted: Filter, limit: int, after: int) -> tuple[list[Escalation], int]:
         """Newest first."""
         found = self._newest(EscalationRow, wanted, limit, after)
@@ -169,8 +179,11 @@ class Queries:
         return values, (found[limit - 1][0] if len(found) > limit else 0)
 
     def escalation(self, name: str) -> Escalation | None:
+        """By id, or by a beginning of at least 4 digits that only one has."""
         found = self._rows(rows.ESCALATION_SELECT + " WHERE e.id = ?", name)
-        return rows.escalation_from_row(found[0]) if found else None
+        if not found and len(name) >= 4 and name.isalnum():  # noqa: PLR2004 - said above
+            found = self._rows(rows.ESCALATION_SELECT + " WHERE e.id GLOB ? LIMIT 2", name + "*")
+        return rows.escalation_from_row(found[0]) if len(found) == 1 else None
 
     def counts(self) -> dict[str, int]:
         """Crons by state, held occurrences, live runs."""

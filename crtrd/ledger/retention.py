@@ -48,6 +48,9 @@ def _prune_outbox(database: SqliteDatabase, keep: Keep, now: int) -> int:
         f"CASE state WHEN 'dead' THEN ? ELSE ? END ORDER BY settled_at LIMIT {CHUNK})",
         (now - keep.failure, now - keep.success))
     database.execute_sql("DELETE FROM queues WHERE name NOT IN (SELECT queue FROM outbox WHERE settled_at IS NULL)")
+    database.execute_sql(
+        "DELETE FROM former WHERE NOT EXISTS (SELECT 1 FROM occurrences o WHERE o.cron_id = former.id) "
+        "AND NOT EXISTS (SELECT 1 FROM outbox d WHERE d.cron_id = former.id)")
     database.execute_sql("DELETE FROM trigger_keys WHERE at < ?", (now - KEYS_KEPT,))
     database.execute_sql(
         "DELETE FROM escalations WHERE at < ? AND state <> 'open' AND look_at IS NULL", (now - keep.failure,))

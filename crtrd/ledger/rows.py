@@ -256,6 +256,7 @@ def escalation_from_row(row: Row) -> Escalation:
     )
 
 
+FORMER_INSERT = "INSERT OR REPLACE INTO former (id, name, owner) VALUES (?, ?, ?)"
 CRON_SELECT = selection(CronRow, "", alias="c")
 CRON_UPSERT = upsert(CronRow, "id")
 CRON_UPDATE_DAMAGED = upsert(CronRow, "id", keep=("definition", "overlap", "pool"))

@@ -119,7 +119,14 @@ STEP_7 = (
     "CREATE INDEX escalations_open ON escalations (serial) WHERE state = 'open'",
 )
 
-STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7)
+STEP_8 = (
+    """CREATE TABLE former (
+        id TEXT PRIMARY KEY NOT NULL, name TEXT NOT NULL, owner INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX former_owner ON former (owner)",
+)
+
+STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7, STEP_8)
 """Step N brings a ledger from version N-1 to N. Steps that have been released are never edited."""
 
 

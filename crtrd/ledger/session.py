@@ -194,7 +194,9 @@ class Session(Deliveries):
         match record:
             case PutCron(cron):
                 self._put_cron(cron)
-            case DropCron(cron_id):
+            case DropCron(cron_id, name, owner):
+                if owner is not None:
+                    self._database.execute_sql(rows.FORMER_INSERT, (cron_id, name, owner))
                 self._database.execute_sql("DELETE FROM crons WHERE id = ?", (cron_id,))
                 self._database.execute_sql("DELETE FROM told WHERE cron_id = ?", (cron_id,))
             case PutDeparted(departed):

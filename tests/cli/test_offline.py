@@ -246,7 +246,7 @@ class Tty:
 
 def test_table_gives_way_on_a_terminal(monkeypatch, capsys):
     terminal = Tty(monkeypatch, 30, colour=False).terminal
-    terminal.table(("NAME", "SCHEDULE"), [("tick", "every " * 10), ("x", "y")], flexible=1, total="crons")
+    terminal.table(("NAME", "SCHEDULE"), [("tick", "every " * 10), ("x", "y")], flexible=1, total="cron")
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["NAME  SCHEDULE", "tick  every every every every…", "x     y", "", "2 crons listed."]
 
@@ -341,3 +341,12 @@ def test_what_waits_for_nothing_on_the_clock():
     assert waits_for(["0 0 30 2 *", "every 1h 30min  after end"]) == "1h 30min after the end of what runs"
     assert waits_for(["every 1h after end"], skipped=True) == "1h after the one that is skipped"
     assert waits_for([]) == waits_for(None) == "when triggered"
+
+
+@pytest.mark.parametrize(("noun", "said"), [
+    ("cron", ("No crons found.", "1 cron listed.", "2 crons listed.")),
+    ("delivery", ("No deliveries found.", "1 delivery listed.", "2 deliveries listed."))])
+def test_rows_are_counted_in_english(capsys, noun, said):
+    for count, sentence in enumerate(said):
+        render.Terminal().table(("A",), [("x",)] * count, flexible=0, total=noun)
+        assert capsys.readouterr().out.splitlines()[-1] == sentence

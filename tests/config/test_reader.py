@@ -156,6 +156,13 @@ def test_c42_environments_that_are_refused(env):
     assert raised.value.key == "env"
 
 
+@pytest.mark.parametrize(("targets", "said"), [
+    (["a", "b", "a"], "'a' is named more than once"), (["a", ""], "one of them is empty")])
+def test_targets_that_are_refused_are_named(targets, said):
+    with pytest.raises(ConfigError, match=said):
+        read(targets=targets)
+
+
 @pytest.mark.parametrize("env", [{"A": "line\nline"}, {"LD_PRELOAD": "x"}, {"BASH_ENV": "x"}, {"_a1": ""}])
 def test_c42_environments_that_arrive_as_they_are(env):
     assert dict(read(env=env).env) == env

@@ -9,7 +9,10 @@ from crtrd.control.access import ACTIONS, NEEDS, SUBJECTS, Caller, Need, Subject
 from crtrd.control.admission import PRIVILEGED, is_modest
 from crtrd.control.denials import TOLD
 from crtrd.control.verbs import Control
+from crtrd.core.delivery import Outcome
+from crtrd.core.events import DeliveryEnded, LaunchFailed
 from crtrd.errors import Code, RequestError
+from crtrd.ledger.retention import DAY, Keep
 from tests.control.conftest import ROOT
 
 VERBS = sorted({*Control.VERBS, *NEEDS})
@@ -209,3 +212,92 @@ def test_a_flood_of_refusals_is_told_only_so_often(desk):
     desk.replies("drain", True, caller=Caller(54321, 7, "bus"))  # noqa: FBT003
     assert len(desk.said) == TOLD + 1
     assert ROOT.uid not in {event.fields["CRTRD_CALLER_UID"] for event in desk.said}
+
+
+def happen(desk, kind, *fields):
+    """Something that was seen, and all that follows from it."""
+    desk.engine.post(kind(desk.engine.reactor.clock.wall(), *fields))
+    while desk.engine.busy:
+        desk.reactor.turn(50_000)
+
+
+NO_SHORTAGE = False
+
+
+def desk_with_a_failure(desk):
+    """Alice's cron has failed and was canceled: (ids of its run, occurrence and deliveries)."""
+    desk.ask("arm", {"name": "mine", "command": ["true"], "sinks": ["webhook:https://a.test/x"]}, caller=ALICE)
+    run = desk.ask("run", "mine", {}, caller=ALICE)["runs"][0]
+    happen(desk, LaunchFailed, run, "command", 2, "there is no such program", NO_SHORTAGE)
+    occurrence = desk.ask("get_run", run)["occurrence_id"]
+    (delivery,) = desk.ask("list_outbox", {}, 0, "")[0]
+    return run, occurrence, delivery["id"]
+
+
+@as_root
+@pytest.mark.parametrize("canceled", [False, True])
+def test_deliveries_of_their_own_are_the_owners_to_retry_and_discard(desk, canceled):
+    authority = Authority(desk, Verdict.REFUSED)
+    *_, delivery = desk_with_a_failure(desk)
+    happen(desk, DeliveryEnded, delivery, 1, Outcome.REFUSED, "status 410")
+    if canceled:
+        desk.ask("cancel", "mine", {}, caller=ALICE)
+    assert [each["state"] for each in desk.ask("list_outbox", {}, 0, "", caller=ALICE)[0]] == ["dead"]
+    assert desk.refused("retry_delivery", delivery, caller=BOB) is Code.ACCESS_DENIED
+    assert desk.refused("discard_delivery", delivery, caller=BOB) is Code.ACCESS_DENIED
+    assert authority.asked
+    assert {need for need, _ in authority.asked} <= {Need.MANAGE, Need.READ}
+    authority.asked.clear()
+    desk.ask("retry_delivery", delivery[:10], caller=ALICE)
+    happen(desk, DeliveryEnded, delivery, 2, Outcome.REFUSED, "status 410")
+    desk.ask("discard_delivery", delivery, caller=ALICE)
+    assert desk.ask("list_outbox", {}, 0, "")[0][0]["state"] == "discarded"
+    assert authority.asked == []
+
+
+@as_root
+def test_owners_keep_the_history_of_their_canceled_crons(desk):
+    Authority(desk, Verdict.REFUSED)
+    desk.arm("secret")
+    others = desk.ask("run", "secret", {})["runs"][0]
+    run, occurrence, _ = desk_with_a_failure(desk)
+    cron_id = desk.store.queries.cron("mine").id
+    desk.ask("cancel", "mine", {}, caller=ALICE)
+    desk.ask("cancel", "secret", {})
+    for verb in ("list_runs", "list_occurrences", "list_outbox"):
+        for criteria in ({}, {"cron": "mine"}, {"cron": cron_id}):
+            views, _ = desk.ask(verb, criteria, 0, "", caller=ALICE)
+            assert {view["cron_id"] for view in views} == {cron_id}, (verb, criteria)
+        assert desk.ask(verb, {}, 0, "", caller=BOB)[0] == []
+        assert desk.refused(verb, {"cron": "mine"}, 0, "", caller=BOB) is Code.ACCESS_DENIED
+        assert desk.refused(verb, {"cron": "secret"}, 0, "", caller=ALICE) is Code.ACCESS_DENIED
+    assert desk.ask("get_run", run[:10], caller=ALICE)["id"] == run
+    assert desk.ask("get_occurrence", occurrence, caller=ALICE)["id"] == occurrence
+    for given in (others, run):
+        assert desk.refused("get_run", given, caller=BOB if given == run else ALICE) is Code.ACCESS_DENIED
+    desk.arm("mine")  # the name is somebody else's now, the history is not
+    assert desk.ask("list_runs", {"cron": "mine"}, 0, "", caller=ALICE)[0][0]["id"] == run
+
+
+@as_root
+def test_what_ran_as_another_is_not_its_armers_history(desk):
+    Authority(desk, Verdict.REFUSED)
+    run, *_ = desk_with_a_failure(desk)
+    desk.ask("change", "mine", {"user": pwd.getpwuid(2).pw_name})
+    desk.ask("cancel", "mine", {})
+    assert desk.refused("get_run", run, caller=ALICE) is Code.ACCESS_DENIED
+
+
+@as_root
+def test_whose_it_was_is_forgotten_with_the_last_of_its_history(desk):
+    *_, delivery = desk_with_a_failure(desk)
+    happen(desk, DeliveryEnded, delivery, 1, Outcome.REFUSED, "status 410")
+    desk.ask("cancel", "mine", {}, caller=ALICE)
+    assert len(desk.store.queries.former_of(1)) == 1
+    gone, far = [], desk.engine.reactor.clock.wall() + 400 * DAY
+    while not gone or gone[-1]:
+        desk.store.submit(lambda session: session.prune(Keep(DAY, DAY, 10), far), gone.append)
+        before = len(gone)
+        while len(gone) == before:
+            desk.reactor.turn(50_000)
+    assert desk.store.queries.former_of(1) == []

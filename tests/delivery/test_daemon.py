@@ -1,7 +1,11 @@
 """The whole daemon and its sinks: killed in the worst moment, held up, turned away; and what it keeps to itself."""
 
 import json
+import os
+import pty
 import signal
+import subprocess
+import sys
 import time
 import zlib
 from collections import Counter
@@ -133,6 +137,9 @@ def test_a_sink_that_was_down_gets_everything_in_order(tmp_path):
         assert crtrd.said().count("outbox.retrying") == 1
         first, *_, last = sorted(crtrd.json("outbox"), key=lambda row: outbox(crtrd, "id").index(row["id"]))
         assert first["sink"] == f"webhook:http://127.0.0.1:{gone.port}/…"
+        shown = on_a_terminal(crtrd, "outbox")
+        assert max(map(len, shown)) <= 80
+        assert shown[-1] == "4 deliveries listed."
         crtrd.ctl("outbox", "discard", last["id"][:10])
         assert crtrd.ctl("outbox", "discard", last["id"], check=False).returncode == 1
         assert crtrd.ctl("outbox", "retry", "nonsense", check=False).returncode == 1
@@ -140,6 +147,17 @@ def test_a_sink_that_was_down_gets_everything_in_order(tmp_path):
             crtrd.ctl("outbox", "retry", first["id"])
             crtrd.wait_for(lambda: outbox(crtrd) == ["delivered"] * 3 + ["discarded"])
             assert [head["X-Crtrd-Delivery"] for _, head, _ in back.seen] == outbox(crtrd, "id")[:3]
+
+
+def on_a_terminal(crtrd, *words):
+    """The lines that crtrctl shows on a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    env = {**crtrd.env, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "xterm"}
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        subprocess.run([sys.executable, "-m", "crtrd.cli.main", "--no-pager", *words], env=env, cwd="/", stdout=theirs,
+                       stdin=subprocess.DEVNULL, check=True, timeout=60)
+        os.close(theirs)
+        return terminal.read(65536).decode().splitlines()
 
 
 def test_a_cron_as_a_sink_runs_once_for_each_message(tmp_path):

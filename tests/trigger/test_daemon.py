@@ -126,6 +126,21 @@ def test_many_triggers_with_few_keys_from_eight_clients(tmp_path):
         assert Counter(ran()) == Counter(next(iter(each)) for each in named)
 
 
+def test_what_makes_no_sense_empty_is_refused_by_name_on_every_surface(tmp_path):
+    """An empty key would lose the idempotency that it was given for."""
+    with Instance(tmp_path / "home") as crtrd:
+        crtrd.start()
+        marked(crtrd, tmp_path)
+        for key in ("key", "overlap", "at"):
+            status, answer, _ = trigger(crtrd, **{key: ""})
+            assert (status, answer["error"]["code"]) == (400, "InvalidArgument")
+            done = crtrd.ctl("trigger", "job", f"--{key}", "", check=False)
+            assert done.returncode in {1, 2}
+            assert all(key in said for said in (answer["error"]["message"], done.stderr)), (answer, done.stderr)
+        assert crtrd.rows("SELECT count(*) FROM occurrences") == [(0,)]
+        assert trigger(crtrd, key="K", label="", source="")[0] == 202
+
+
 def test_dispositions_and_refusals(tmp_path):
     with Instance(tmp_path / "home") as crtrd:
         crtrd.start()
