@@ -113,6 +113,9 @@ def test_it_renders_without_warnings(name, tmp_path):
     command = ["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", tmp_path / name]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+    shown = subprocess.run(["man", "-l", tmp_path / name], env=env, capture_output=True, check=True)
+    lines = re.sub(rb".\x08|\x1b\[[0-9;]*m", b"", shown.stdout).decode().splitlines()
+    assert [line for line in lines if len(line.expandtabs()) > 80] == []
 
 
 def test_the_page_of_events_has_every_kind_with_its_id_and_no_other():
