@@ -45,7 +45,7 @@ KEYS: tuple[Key, ...] = (
     Key("jitter", Kind.SPAN, "stable offset of up to this long (0)", low=0),
     Key("starts_at", Kind.INSTANT, "no instant before this"),
     Key("expires_at", Kind.INSTANT, "no instant after this"),
-    Key("max_runs", Kind.NUMBER, "finished after so many occurrences", low=1),
+    Key("max_runs", Kind.NUMBER, "finished after so many scheduled occurrences have run", low=1),
     Key("exclude", Kind.TEXTS, "date, date range A..B or calendar name to leave out"),
     Key("command", Kind.TEXTS, "program and arguments, executed without a shell"),
     Key("shell", Kind.TEXT, "command line for the profile's shell (/bin/sh)"),

@@ -47,10 +47,13 @@ BOOT_SECONDS = 60
 class Machine:
     """One machine. Use it as a context manager, or call `close` yourself."""
 
-    def __init__(self, suite: str, *, layers: Sequence[Path] = (), name: str | None = None) -> None:
+    def __init__(
+        self, suite: str, *, layers: Sequence[Path] = (), name: str | None = None, extra: Sequence[str] = ()
+    ) -> None:
+        """EXTRA: Debian packages that the root folder has besides the usual ones."""
         self.suite = suite
         self.name = name or f"{suite}-{uuid.uuid4().hex[:8]}"
-        root = root_folder(suite)
+        root = root_folder(suite, extra)
         machines = cache() / "machines"
         machines.mkdir(exist_ok=True)
         sweep(machines)

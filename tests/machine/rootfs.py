@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 SUITES = ("bookworm", "trixie")
@@ -37,25 +38,26 @@ def cache() -> Path:
     return Path(os.environ.get("CRTRD_TEST_CACHE", "/var/tmp/crtrd-test-machines"))
 
 
-def root_folder(suite: str) -> Path:
-    """The root folder of SUITE, built first where it is missing (about half a minute)."""
-    recipe = hashlib.sha256("\n".join([suite, *PACKAGES, SETUP]).encode()).hexdigest()[:12]
+def root_folder(suite: str, extra: Sequence[str] = ()) -> Path:
+    """The root folder of SUITE with the packages EXTRA, built first where it is missing (about half a minute)."""
+    packages = [*PACKAGES, *extra]
+    recipe = hashlib.sha256("\n".join([suite, *packages, SETUP]).encode()).hexdigest()[:12]
     folder = cache() / f"root-{suite}-{recipe}"
     cache().mkdir(mode=0o700, parents=True, exist_ok=True)
     with (cache() / f"root-{suite}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            _build(suite, folder)
+            _build(suite, folder, packages)
     return folder
 
 
-def _build(suite: str, folder: Path) -> None:
+def _build(suite: str, folder: Path, packages: Sequence[str]) -> None:
     """Build beside FOLDER and rename at the end, so that a half-built one is never taken for a whole one."""
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     command = [
         *("mmdebstrap", "--quiet", "--variant=apt", "--components=main"),
-        "--include=" + ",".join(PACKAGES),
+        "--include=" + ",".join(packages),
         *("--customize-hook=" + line for line in SETUP.strip().splitlines()),
         *(f"--aptopt={line}" for line in _apt_transport()),
         *(suite, str(partial), *_mirror()),
