@@ -1,11 +1,11 @@
-"""`handle(event) -> effects`: the one door of the core.
+"""The door of the core: `decide(event) -> effects` for each event of a batch, then `follow_up` once for all of it.
 
 Effects come lazily, and the engine applies each *record* to its open transaction before it asks for the next effect;
 so `facts` always shows what has been decided so far, by this event and by earlier ones of the batch. A RequestError
 that is raised undoes what this event has put (the engine wraps each request in a savepoint) and refuses the request.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from crtrd.core import (
@@ -21,7 +21,7 @@ from crtrd.core import (
     triggering,
 )
 from crtrd.core.cron import Cron, Definition, State
-from crtrd.core.effects import Answer, Effect, PutCell, PutCron, PutDelivery, PutOccurrence, StopRun
+from crtrd.core.effects import Answer, Effect, PutCell, PutCron, PutOccurrence, StopRun
 from crtrd.core.events import (
     ArmRequested,
     BackfillRequested,
@@ -70,18 +70,29 @@ LOOKING = (WokeUp, ClockSet, DaemonStarted, DeliveryEnded, DeliveryRetryRequeste
 """Events after which a delivery may be due, or its queue free, that they have not recorded themselves."""
 
 
-def handle(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
+STARTING_BY_THEMSELVES = (StopBegun, DispatchRequested, RerunRequested)
+"""Events after which nothing else is to be started."""
+
+
+def decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Decide one event. Raises RequestError where a request is refused."""
-    tells = isinstance(event, LOOKING)
-    decided = (_decide_telling(event, limits.boot_id, facts) if isinstance(event, Telling)
-               else _decide(event, facts, limits))
-    for effect in decided:
-        tells = tells or isinstance(effect, PutDelivery)
-        yield effect
-    if not isinstance(event, StopBegun | DispatchRequested | RerunRequested):
-        yield from start_waiting(event.at, facts, limits)
-    if limits.deliver and tells:
-        yield from outbox.deliver_due(event.at, facts)
+    if isinstance(event, Telling):
+        return _decide_telling(event, limits.boot_id, facts)
+    return _decide(event, facts, limits)
+
+
+def follow_up(
+    batch: Collection[Event], now: int, facts: Facts, limits: Limits, *, tells: bool
+) -> Iterator[Effect]:
+    """What free places and deliveries are used for once the whole batch is decided; `tells`: it has put a delivery.
+
+    Once for all of them: looking for what may start costs the more the more waits, and hundreds of ends come together.
+    """
+    stops = any(isinstance(event, StopBegun) for event in batch)
+    if not stops and not all(isinstance(event, STARTING_BY_THEMSELVES) for event in batch):
+        yield from start_waiting(now, facts, limits)
+    if limits.deliver and (tells or any(isinstance(event, LOOKING) for event in batch)):
+        yield from outbox.deliver_due(now, facts)
 
 
 def _decide(event: Deciding, facts: Facts, limits: Limits) -> Iterator[Effect]:  # noqa: PLR0912, PLR0915 - one arm per event

@@ -2,7 +2,7 @@
 
     post(event) ... post(event)          while a commit is under way, events wait: that is the group commit
          |
-    one transaction in the ledger's thread: for each event, core.handle -> records put, acts kept
+    one transaction in the ledger's thread: for each event core.decide, for all core.follow_up -> records put, acts kept
          |  committed
     executor.perform(acts), alarm set to the next wake-up, next batch
 
@@ -11,14 +11,14 @@ their order and decided again when the store is back (with growing waits, said o
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from crtrd.core.effects import Act, Announce, Record, Refuse
+from crtrd.core import scheduler
+from crtrd.core.effects import Act, Announce, Effect, PutDelivery, Record, Refuse
 from crtrd.core.events import ClockSet, DaemonStarted, Event, LaunchFailed, RunEnded, RunLost, WokeUp
 from crtrd.core.facts import Limits
 from crtrd.core.idle import Owed
-from crtrd.core.scheduler import handle
 from crtrd.engine.crashpoints import reach
 from crtrd.engine.executor import Executor
 from crtrd.errors import Code, LedgerError, RequestError
@@ -178,30 +178,39 @@ class Engine:
 
 def decide(batch: tuple[Event, ...], session: Session, limits: Limits, now: int) -> Decided:
     """Let the core decide a batch inside the open transaction. Runs in the ledger's thread."""
-    acts: list[Act] = []
+    transaction = _Transaction(session)
     for event in batch:
         ticket = getattr(event, "ticket", None)
         if ticket is None:
-            acts += _apply(event, session, limits)
+            transaction.apply(scheduler.decide(event, session, limits))
             continue
+        acts = len(transaction.acts)
         try:
             with session.undoable():
-                acts += _apply(event, session, limits)
+                transaction.apply(scheduler.decide(event, session, limits))
         except RequestError as error:
-            acts.append(Refuse(ticket, error.code, str(error)))
+            transaction.acts[acts:] = [Refuse(ticket, error.code, str(error))]
+    transaction.apply(scheduler.follow_up(batch, now, session, limits, tells=transaction.tells))
     owed = session.owed(now, own_clock=limits.own_clock)
     reach("commit.before")
-    return Decided(acts, owed)
+    return Decided(transaction.acts, owed)
 
 
-def _apply(event: Event, session: Session, limits: Limits) -> list[Act]:
-    acts: list[Act] = []
-    for effect in handle(event, session, limits):
-        if isinstance(effect, Record):
-            session.put(effect)
-        else:
-            acts.append(effect)
-    return acts
+class _Transaction:
+    """Puts records as they come, so that the next decision sees them, and keeps the acts for after the commit."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.acts: list[Act] = []
+        self.tells = False
+
+    def apply(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Record):
+                self._session.put(effect)
+                self.tells = self.tells or isinstance(effect, PutDelivery)
+            else:
+                self.acts.append(effect)
 
 
 def without_starts(limits: Limits) -> Limits:

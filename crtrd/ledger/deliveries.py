@@ -52,10 +52,11 @@ class Deliveries:
         return self._deliveries(FIRST_DUE, now, now, limit)
 
     def deliveries_beyond(self, at: int) -> list[Delivery]:
-        return self._deliveries(" WHERE d.state = 'pending' AND d.next_attempt_at > ? ORDER BY d.serial", at)
+        beyond = " INDEXED BY outbox_pending WHERE d.state = 'pending' AND d.next_attempt_at > ? ORDER BY d.serial"
+        return self._deliveries(beyond, at)
 
     def sending(self) -> list[Delivery]:
-        return self._deliveries(" WHERE d.state = 'sending' ORDER BY d.serial")
+        return self._deliveries(" INDEXED BY outbox_sending WHERE d.state = 'sending' ORDER BY d.serial")
 
     def sending_count(self) -> int:
         return self._count("SELECT count(*) FROM outbox WHERE state = 'sending'")

@@ -36,8 +36,10 @@ from crtrd.ledger.retention import Keep, prune
 PENDING_DUE = """ LEFT JOIN crons c ON c.id = o.cron_id
  WHERE o.settled_at IS NULL AND o.status = 'pending' AND o.due_at <= ?
    AND (CASE WHEN o.overlap <> '' THEN o.overlap ELSE c.overlap END = 'allow' OR NOT EXISTS (
-     SELECT 1 FROM occurrences p WHERE p.cron_id = o.cron_id AND p.settled_at IS NULL AND p.serial <> o.serial
+     SELECT 1 FROM occurrences p INDEXED BY occurrences_open_cron
+      WHERE p.cron_id = o.cron_id AND p.settled_at IS NULL AND p.serial <> o.serial
        AND (p.status IN ('running', 'held') OR p.serial < o.serial)))"""
+"""Left alone, SQLite looks through all of the cron's history for each that waits; so do others below without a hint."""
 PENDING_CELLS = """ WHERE o.settled_at IS NULL AND o.status = 'running'
    AND o.reason NOT IN ('replaced', 'canceled', 'interrupted') AND EXISTS (
      SELECT 1 FROM cells k WHERE k.occurrence_id = o.id AND k.status = 'pending' AND k.due_at <= ?)"""
@@ -122,7 +124,8 @@ class Session(Deliveries):
         return [rows.occurrence_from_row(row) for row in self._all(rows.OCCURRENCE_SELECT + where, *values)]
 
     def open_occurrences(self, cron_id: str) -> list[Occurrence]:
-        return self._occurrences(" WHERE o.cron_id = ? AND o.settled_at IS NULL ORDER BY o.serial", cron_id)
+        mine = " INDEXED BY occurrences_open_cron WHERE o.cron_id = ? AND o.settled_at IS NULL ORDER BY o.serial"
+        return self._occurrences(mine, cron_id)
 
     def startable(self, now: int, limit: int, without: Collection[str] = ()) -> list[Occurrence]:
         places = ", ".join("?" for _ in without)
@@ -144,7 +147,8 @@ class Session(Deliveries):
         return self._occurrences(mine, occurrence.cron_id, rerun_label(occurrence.id))
 
     def late(self, now: int) -> list[Occurrence]:
-        return self._occurrences(" WHERE o.settled_at IS NULL AND o.alert_at <= ? ORDER BY o.serial", now)
+        alarmed = " INDEXED BY occurrences_alert WHERE o.settled_at IS NULL AND o.alert_at <= ? ORDER BY o.serial"
+        return self._occurrences(alarmed, now)
 
     def cells(self, occurrence_id: str) -> list[Cell]:
         mine = " WHERE occurrence_id = ? ORDER BY place, target"
@@ -160,7 +164,7 @@ class Session(Deliveries):
 
     def live_runs(self, occurrence_id: str = "") -> list[Run]:
         mine, values = (" AND r.occurrence_id = ?", (occurrence_id,)) if occurrence_id else ("", ())
-        sql = rows.RUN_SELECT + f" WHERE r.phase <> 'ended'{mine} ORDER BY r.serial"
+        sql = rows.RUN_SELECT + f" INDEXED BY runs_live WHERE r.phase <> 'ended'{mine} ORDER BY r.serial"
         return [rows.run_from_row(row) for row in self._all(sql, *values)]
 
     def live_count(self) -> int:

@@ -6,10 +6,10 @@ from peewee import SqliteDatabase
 
 from crtrd.core import events
 from crtrd.core.cron import Definition
-from crtrd.core.effects import Act, Announce, Answer, Spawn
+from crtrd.core.effects import Act, Announce, Answer, PutDelivery, Spawn
 from crtrd.core.facts import Limits
 from crtrd.core.occurrence import Identity, Origin, Output
-from crtrd.core.scheduler import handle
+from crtrd.core.scheduler import decide, follow_up
 from crtrd.errors import RequestError
 from crtrd.ledger import rows
 from crtrd.ledger.models import MODELS
@@ -26,6 +26,15 @@ def at(text):
 
 
 T0 = at("2026-12-01T10:00:00Z")
+
+
+def handle(event, facts, limits):
+    """The effects of an event that comes alone."""
+    tells = False
+    for effect in decide(event, facts, limits):
+        tells = tells or isinstance(effect, PutDelivery)
+        yield effect
+    yield from follow_up((event,), event.at, facts, limits, tells=tells)
 
 
 class World:

@@ -50,6 +50,20 @@ def is_settled(machine):
     return machine.run(["sqlite3", "-readonly", LEDGER, OPEN]).stdout == "0\n"
 
 
+def unobserved(machine, seen):
+    """Of each run whose end nobody saw: when it was, and what happened to the daemon and to it around that time."""
+    for run, cron, started, finished in seen.rows(
+            "SELECT id, cron_name, started_at, finished_at FROM runs WHERE result = 'unobserved'"):
+        yield f"unobserved: {cron} {run} {started} {finished}"
+        for entry in machine.journal():
+            at = int(entry["__REALTIME_TIMESTAMP"])
+            own = entry.get("CRTRD_RUN_ID") == run
+            unit = entry.get("UNIT", entry.get("_SYSTEMD_UNIT")) == "crtrd.service" and entry.get("_PID") == "1"
+            life = str(entry.get("CRTRD_EVENT", "")).startswith("daemon.")
+            if own or ((unit or life) and started - 3 * SECOND < at < (finished or started) + 3 * SECOND):
+                yield f"    {at} {entry.get('CRTRD_EVENT', '')} {entry.get('CRTRD_STREAM', '')} {entry.get('MESSAGE')}"
+
+
 def test_kills_on_a_real_systemd(machine, tmp_path):
     machine.write("/etc/crtrd/crtrd.toml", 'idle_grace = "1h"\n')
     machine.run("systemctl restart crtrd.service; mkdir /root/marks")
@@ -68,6 +82,8 @@ def test_kills_on_a_real_systemd(machine, tmp_path):
     for name, (period, _, expected) in CRONS.items():
         found += violations(seen, name, machine.path(f"/root/marks/{name}"), period * SECOND)
         found += output_violations(seen, name, expected)
+    for line in unobserved(machine, seen):
+        print(line)
     statuses = dict(seen.rows("SELECT status, count(*) FROM occurrences GROUP BY status"))
     print(f"kills {KILLS}, occurrences {statuses}, violations {len(found)}")
     assert found == []

@@ -9,9 +9,8 @@ from crtrd import names
 from crtrd.config.cronfiles import load_crons, mark_of, verify_file
 from crtrd.core import events
 from crtrd.core.effects import Announce, Answer, PutCron
-from crtrd.core.scheduler import handle
 from crtrd.errors import Code, ConfigError
-from tests.core.world import H, M, at
+from tests.core.world import H, M, at, handle
 
 DAILY = '[cron]\nschedule = ["0 2 * * *"]\ncommand = ["true"]\n'
 
