@@ -132,7 +132,8 @@ class Queries:
 
     def begun(self, cron_id: str) -> str:
         """The id of the oldest open occurrence that is running or held, '' where there is none."""
-        sql = ("SELECT id FROM occurrences WHERE settled_at IS NULL AND cron_id = ? AND status IN ('running', 'held') "
+        sql = ("SELECT id FROM occurrences INDEXED BY occurrences_open_cron "
+               "WHERE settled_at IS NULL AND cron_id = ? AND status IN ('running', 'held') "
                "ORDER BY serial LIMIT 1")
         found = self._rows(sql, cron_id)
         return str(found[0][0]) if found else ""
