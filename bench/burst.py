@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.core import quantile
+from bench.core import ROUNDS, quantile, stamp
+from bench.peers.daemons import QUICK, SLOW, Peer
 from bench.world import CLOCK, JOB, SERVICE, World
 
 COUNT = 1000
@@ -17,6 +18,7 @@ LEAD = 4.0
 """Seconds in which all must be armed."""
 SETTINGS = 'clock = "internal"\nmax_runs_at_once = 1000\n'
 QUIET = 0.5
+PEER_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,6 @@ def burst_of(due: float, clock: Sequence[int], *, end: float | None = None, cpu:
 def next_due(lead: float = LEAD) -> int:
     """A whole second that leaves `lead` seconds."""
     return int(time.time() + lead) + 1
-
-
-def stamp(due: float) -> str:
-    seconds, micros = divmod(round(due * 1_000_000), 1_000_000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micros:06d}Z"
 
 
 def floor(world: World) -> Burst:
@@ -84,7 +81,7 @@ class Crtrd:
 
     def watch(self, due: float) -> Burst:
         """What becomes of the thousand that are due then."""
-        self._await_instant(due - QUIET / 2)
+        _await_instant(due - QUIET / 2)
         before = self.world.cpu(SERVICE)
         clock = self.world.await_jobs(COUNT)
         self.world.wait_for(self.world.all_settled, what="every run settled")
@@ -93,14 +90,47 @@ class Crtrd:
         settled = self.world.ledger("SELECT max(settled_at) FROM occurrences")
         return burst_of(due, clock, end=settled / 1e6, cpu=cpu / 1e6)
 
-    @staticmethod
-    def _await_instant(instant: float) -> None:
-        left = instant - time.time()
-        if left < 0:
-            raise TimeoutError(f"arming took {-left:.1f} s longer than there was")
-        time.sleep(left)
+
+def _await_instant(instant: float) -> None:
+    left = instant - time.time()
+    if left < 0:
+        raise TimeoutError(f"arming took {-left:.1f} s longer than there was")
+    time.sleep(left)
 
 
 def plain(world: World) -> Crtrd:
     return Crtrd(world, {})
 
+
+
+def peer_burst(world: World, peer: Peer) -> Burst:
+    """One burst of a peer, which is started for it."""
+    world.forget_clock()
+    due = float(int(time.time() / 60 + 1.1) * 60) if peer.minutes else next_due(peer.lead)
+    try:
+        peer.start(world, [due] * COUNT)
+        _await_instant(due - QUIET / 2)
+        before = peer.cpu(world)
+        clock = world.await_jobs(COUNT, 60)
+        time.sleep(QUIET)
+        return burst_of(due, clock[:COUNT], cpu=(peer.cpu(world) - before) / 1e6)
+    finally:
+        peer.stop(world)
+
+
+def bursts(world: World) -> dict[str, list[Burst]]:
+    """Of everyone, by turns; the peers, for whom one has to wait longer, in some of the rounds only."""
+    if "bursts" not in world.kept:
+        daemon, peers = plain(world), [peer() for peer in (*QUICK, *SLOW)]
+        daemon.begin()
+        found: dict[str, list[Burst]] = {name: [] for name in ("floor", "crtrd", *(peer.name for peer in peers))}
+        floor(world), daemon()  # warm
+        for number in range(ROUNDS):
+            pair = [("floor", lambda: floor(world)), ("crtrd", daemon)]
+            for name, burst in pair if number % 2 else reversed(pair):
+                found[name].append(burst())
+            for peer in peers if number < PEER_ROUNDS else []:
+                found[peer.name].append(peer_burst(world, peer))
+        world.kept["bursts"] = found
+    answer: dict[str, list[Burst]] = world.kept["bursts"]
+    return answer

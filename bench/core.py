@@ -1,6 +1,7 @@
 """What all rows share: medians, spread, ratios of interleaved rounds, verdicts, the table. Measures nothing itself."""
 
 import statistics
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -47,6 +48,12 @@ def quantile(values: Iterable[float], share: float) -> float:
     """The smallest value that at least `share` of them do not exceed."""
     ordered = sorted(values)
     return ordered[max(-(-len(ordered) * round(share * 1000) // 1000) - 1, 0)]
+
+
+def stamp(due: float) -> str:
+    """Seconds since the epoch as RFC 3339, to the microsecond."""
+    seconds, micros = divmod(round(due * 1_000_000), 1_000_000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micros:06d}Z"
 
 
 def interleave(rounds: int, contenders: Mapping[str, Callable[[], T]], *, warm: int = 1) -> dict[str, list[T]]:

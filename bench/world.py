@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from bench.peers import layer_of_peers
+from bench.peers.layer import layer_of_peers
 from tests.machine.machine import Machine
 
 HERE = Path(__file__).parent
@@ -35,6 +35,8 @@ class World:
     def __init__(self) -> None:
         self._machine: Machine | None = None
         self._serial = 0
+        self.kept: dict[str, Any] = {}
+        """What several rows look at and one has measured."""
 
     def __enter__(self) -> Self:
         return self
@@ -134,6 +136,11 @@ class World:
             if time.monotonic() > end:
                 raise TimeoutError(f"not within {seconds:.0f} s: {what or predicate}")
             time.sleep(0.02)
+
+    @staticmethod
+    def settle(seconds: float) -> None:
+        """Let what was just started come to rest."""
+        time.sleep(seconds)
 
     def cpu(self, unit: str, folder: str = "system.slice") -> int:
         """Microseconds that the processes of a unit have used so far, ended ones too."""

@@ -6,8 +6,8 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from bench.burst import COUNT, SETTINGS, Crtrd, next_due, plain, stamp
-from bench.core import ROUNDS, Line, at_least, at_most, figure, interleave, ratio
+from bench.burst import COUNT, SETTINGS, Crtrd, next_due, plain
+from bench.core import ROUNDS, Line, at_least, at_most, figure, interleave, ratio, stamp
 from bench.world import CLOCK, JOB, World
 
 NAME = "P6"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.burst import burst_of, stamp
-from bench.core import Table, at_least, at_most, figure, interleave, quantile, ratio, short, told
+from bench.burst import burst_of
+from bench.core import Table, at_least, at_most, figure, interleave, quantile, ratio, short, stamp, told
 from bench.world import pick
 
 

@@ -1,0 +1,18 @@
+"""Runs in the machine: one request by the socket; with `timed`, the milliseconds until its answer are printed."""
+
+import socket
+import sys
+import time
+
+begun = time.monotonic()
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.settimeout(60)
+    connection.connect("/run/crtrd/trigger.sock")
+    connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = b""
+    while data := connection.recv(4096):
+        answer += data
+if not answer.startswith(b"HTTP/1.1 200"):
+    raise SystemExit(repr(answer))
+if sys.argv[1:] == ["timed"]:
+    print((time.monotonic() - begun) * 1000)

@@ -1,0 +1,61 @@
+"""P14: a run that says a gibibyte, and four of them at once."""
+
+import json
+import time
+
+from bench.core import Line, at_least, at_most, figure, interleave, quantile, ratio, short
+from bench.scale import status
+from bench.world import World
+
+NAME = "P14"
+PART = "/run/bench/part"
+SAY = f"for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do cat {PART}; done"
+"""Sixteen times 64 MiB of lines of 64 bytes."""
+ROUNDS = 3
+
+
+def measure(world: World) -> list[Line]:
+    world.crtrd('clock = "internal"\n')
+    world.machine.run(f"yes 123456789012345678901234567890123456789012345678901234567890123 | head -c 67108864 >{PART}")
+    world.arm(*({"name": f"say{number}", "shell": SAY, "sinks": ["journal"]} for number in range(4)))
+    growth: list[float] = []
+    found = interleave(ROUNDS, {"ours": lambda: run(world, growth), "pipe": lambda: pipe(world)}, warm=0)
+    idle = json.loads(world.program("bus.py", "ask", "5"))
+    busy = asked_meanwhile(world)
+    return [
+        at_most("1 GiB of output: RSS grows ≤ 20 MiB", figure(growth), 20, " MiB"),
+        at_least("its throughput ≥ 0.5x `cat | sha256sum`", ratio(found["pipe"], found["ours"]), 0.5, "x",
+                 more=f"{figure(found['ours']).text(' s')}, the pipe {figure(found['pipe']).text()}"),
+        at_most("four at once: a bus call takes < 10x its idle time",
+                figure([quantile(busy, 0.5) / quantile(idle, 0.5)]), 10, "x",
+                more=f"p50 {short(quantile(busy, 0.5))} ms, worst {short(max(busy))}; "
+                     f"idle {short(quantile(idle, 0.5))}, worst {short(max(idle))}"),
+    ]
+
+
+def run(world: World, growth: list[float]) -> float:
+    """Seconds of one run, as the daemon recorded it; adds the MiB that its resident memory grew by at most."""
+    pid, serial = world.main_pid(), world.ledger("SELECT max(serial) FROM runs")
+    before = int(status(pid, "VmRSS"))
+    with open(f"/proc/{pid}/clear_refs", "w") as file:
+        file.write("5")  # the high-water mark begins anew (proc(5))
+    world.machine.run("crtrctl run say0 --wait >/dev/null", timeout=180)
+    growth.append((int(status(pid, "VmHWM")) - before) / 1024)
+    return world.ledger(f"SELECT max(duration) FROM runs WHERE serial > {serial}") / 1e6
+
+
+def pipe(world: World) -> float:
+    begun = time.monotonic()
+    world.machine.run(f"{{ {SAY}; }} | sha256sum", timeout=120)
+    return time.monotonic() - begun
+
+
+def asked_meanwhile(world: World) -> list[float]:
+    """Milliseconds of each answer while four runs talk."""
+    for number in range(4):
+        world.machine.run(["crtrctl", "trigger", f"say{number}"])
+    took: list[float] = json.loads(world.program("bus.py", "ask", "5"))
+    if world.all_settled():
+        raise ValueError("the four ended too early to be measured")
+    world.wait_for(world.all_settled, 180, "the end of the four")
+    return took
