@@ -41,16 +41,22 @@ def _identity(cron: Cron) -> list[str]:
     names = ", ".join(name for name, _ in definition.env)
     facts = [
         ("cron", f"{cron.name} ({cron.id})"),
-        ("armed by", f"uid {cron.owner}, {format_instant(cron.created_at)}"),
+        ("armed by", f"{_owner(cron)}, {format_instant(cron.created_at)}"),
         ("changed", format_instant(cron.changed_at) if cron.changed_at != cron.created_at else ""),
         ("schedule", "; ".join(definition.schedule) or "only when triggered"), ("timezone", definition.timezone),
-        ("runs as", definition.user or f"uid {cron.owner}"), ("profile", definition.profile),
+        ("runs as", definition.user or _owner(cron)), ("profile", definition.profile),
         ("folder", definition.cwd), ("environment", names), ("timeout", format_span(definition.timeout)),
         ("retries", str(definition.retries) if definition.retries else ""),
         ("sinks", ", ".join(_label(sink) for sink in definition.sinks)),
         ("command", _command(cron)),
     ]
     return [f"{label + ':':<13}{text}" for label, text in facts if text]
+
+
+def _owner(cron: Cron) -> str:
+    """With the name that the account had when it was armed, where it is the owner's."""
+    uid, _, name = cron.account.partition(" ")
+    return f"{name} (uid {uid})" if name and uid == str(cron.owner) else f"uid {cron.owner}"
 
 
 def _label(sink: str) -> str:

@@ -14,7 +14,7 @@ class Owed:
     next_wake: int | None
     """The earliest instant, retry, delivery or look ahead; None: nothing is planned."""
     deliveries: int = 0
-    """Queues of the outbox with something due, attempts under way, and escalations to be begun or looked after."""
+    """Queues of the outbox with something due, attempts under way, and escalations to be begun."""
 
 
 def may_leave(owed: Owed | None, now: int, grace: int) -> bool:

@@ -81,17 +81,22 @@ def decide(event: Event, facts: Facts, limits: Limits) -> Iterator[Effect]:
     return _decide(event, facts, limits)
 
 
+def looks(batch: Collection[Event], limits: Limits, *, tells: bool) -> bool:
+    """Whether deliveries are to be looked at after this batch; `tells`: it has put one."""
+    return limits.deliver and (tells or any(isinstance(event, LOOKING) for event in batch))
+
+
 def follow_up(
     batch: Collection[Event], now: int, facts: Facts, limits: Limits, *, tells: bool
 ) -> Iterator[Effect]:
-    """What free places and deliveries are used for once the whole batch is decided; `tells`: it has put a delivery.
+    """What free places and deliveries are used for once the whole batch is decided; `tells`: what `looks` has said.
 
     Once for all of them: looking for what may start costs the more the more waits, and hundreds of ends come together.
     """
     stops = any(isinstance(event, StopBegun) for event in batch)
     if not stops and not all(isinstance(event, STARTING_BY_THEMSELVES) for event in batch):
         yield from start_waiting(now, facts, limits)
-    if limits.deliver and (tells or any(isinstance(event, LOOKING) for event in batch)):
+    if tells:
         yield from outbox.deliver_due(now, facts)
 
 

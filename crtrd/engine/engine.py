@@ -36,6 +36,7 @@ ALARM_SLACK = 500_000  # when only the reactor's own timer rings, the alarm's de
 class Decided:
     acts: list[Act]
     owed: Owed
+    looked: int
 
 
 class Engine:
@@ -50,6 +51,8 @@ class Engine:
         self.resting = False
         """True while leaving or stopping: the time is not looked at any more, the next life serves what comes due."""
         self.after_batch: Callable[[], None] | None = None
+        self._looked = 0
+        """The instant up to which deliveries and escalations have last been looked at."""
         self._recovering = False
         self._requests: list[Event] = []
         self._inbox: deque[Event] = deque()
@@ -109,8 +112,8 @@ class Engine:
         self._in_flight = [self._inbox.popleft() for _ in range(min(len(self._inbox), BATCH))]
         limits = without_starts(self.limits) if self.resting or self.drained else self.limits
         limits = replace(limits, deliver=not self.resting)
-        batch, now = tuple(self._in_flight), self.reactor.clock.wall()
-        self.store.submit(lambda session: decide(batch, session, limits, now), self._decided)
+        batch, now, looked = tuple(self._in_flight), self.reactor.clock.wall(), self._looked
+        self.store.submit(lambda session: decide(batch, session, limits, now, looked), self._decided)
 
     def _decided(self, value: Decided | LedgerError) -> None:
         batch, self._in_flight = self._in_flight, []
@@ -121,7 +124,7 @@ class Engine:
         if self._failures:
             self._failures, self.trouble = 0, ""
             self.executor.perform([Announce("ledger.available", "the ledger is back", {}, 5)])
-        self.owed = value.owed
+        self.owed, self._looked = value.owed, value.looked
         for event in batch:
             if isinstance(event, RunEnded | LaunchFailed | RunLost):
                 self.executor.durable(event.run_id)
@@ -176,8 +179,12 @@ class Engine:
             self.wake()
 
 
-def decide(batch: tuple[Event, ...], session: Session, limits: Limits, now: int) -> Decided:
-    """Let the core decide a batch inside the open transaction. Runs in the ledger's thread."""
+def decide(batch: tuple[Event, ...], session: Session, limits: Limits, now: int, looked: int) -> Decided:
+    """Let the core decide a batch inside the open transaction. Runs in the ledger's thread.
+
+    Deliveries that came due after `looked`, when they were looked at last, count as ahead, also those that are due by
+    now: so that the alarm rings for them at once where this batch does not look at them.
+    """
     transaction = _Transaction(session)
     for event in batch:
         ticket = getattr(event, "ticket", None)
@@ -190,10 +197,12 @@ def decide(batch: tuple[Event, ...], session: Session, limits: Limits, now: int)
                 transaction.apply(scheduler.decide(event, session, limits))
         except RequestError as error:
             transaction.acts[acts:] = [Refuse(ticket, error.code, str(error))]
-    transaction.apply(scheduler.follow_up(batch, now, session, limits, tells=transaction.tells))
-    owed = session.owed(now, own_clock=limits.own_clock)
+    tells = scheduler.looks(batch, limits, tells=transaction.tells)
+    transaction.apply(scheduler.follow_up(batch, now, session, limits, tells=tells))
+    looked = now if tells else looked
+    owed = session.owed(now, own_clock=limits.own_clock, looked=looked)
     reach("commit.before")
-    return Decided(transaction.acts, owed)
+    return Decided(transaction.acts, owed, looked)
 
 
 class _Transaction:

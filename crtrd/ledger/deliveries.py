@@ -21,8 +21,7 @@ QUEUED = """(SELECT max(p.first, coalesce(q.until, 0)) AS at FROM
 """When each queue is to be looked at next."""
 
 ESCALATIONS_OWED = """SELECT (SELECT count(*) FROM escalations WHERE state = 'open'),
-     (SELECT count(*) FROM escalations WHERE look_at IS NOT NULL AND look_at <= ?),
-     (SELECT min(look_at) FROM escalations WHERE look_at IS NOT NULL AND look_at > ?)"""
+     (SELECT min(look_at) FROM escalations WHERE look_at IS NOT NULL)"""
 
 
 class Deliveries:
@@ -97,10 +96,10 @@ class Deliveries:
     def _escalations(self, where: str) -> list[Escalation]:
         return [rows.escalation_from_row(row) for row in self._all(rows.ESCALATION_SELECT + where)]
 
-    def escalations_owed(self, now: int) -> tuple[int, int | None]:
-        """Those that are not begun yet, or whose unit is to be looked at now; and when the next look is due."""
-        row = self._one(ESCALATIONS_OWED, now, now)
-        return (int(row[0]) + int(row[1]), row[2]) if row else (0, None)
+    def escalations_owed(self) -> tuple[int, int | None]:
+        """Those that are not begun yet; and when the next look is due, which may have passed."""
+        row = self._one(ESCALATIONS_OWED)
+        return (int(row[0]), row[1]) if row else (0, None)
 
     def trigger_key(self, cron_id: str, key: str, since: int) -> Key | None:
         row = self._one(
@@ -108,12 +107,13 @@ class Deliveries:
             "WHERE cron_id = ? AND key = ? AND at > ?", cron_id, key, since)
         return Key(*row) if row else None
 
-    def outbox_owed(self, now: int) -> tuple[int, int | None]:
-        """Queues with something due and attempts under way; and when the next one is due. Mostly there is nothing."""
+    def outbox_owed(self, now: int, looked: int) -> tuple[int, int | None]:
+        """Queues with something due and attempts under way; and the first that is due after `looked`, which may have
+        passed. Mostly there is nothing."""
         if not self._count("SELECT EXISTS (SELECT 1 FROM outbox WHERE settled_at IS NULL)"):
             return 0, None
         due = self._count(f"SELECT count(*) FROM {QUEUED} WHERE at <= ?", now)  # noqa: S608 - a constant
-        return due + self.sending_count(), self.next_delivery(now)
+        return due + self.sending_count(), self.next_delivery(looked)
 
     def next_delivery(self, now: int) -> int | None:
         row = self._one(f"SELECT min(at) FROM {QUEUED} WHERE at > ?", now)  # noqa: S608 - a constant

@@ -177,12 +177,12 @@ class Session(Deliveries):
             "LEFT JOIN departed d ON d.id = r.cron_id WHERE r.phase <> 'ended' "
             "AND coalesce(c.pool, json_extract(d.cron, '$.pool')) = ?", pool)
 
-    def owed(self, now: int, *, own_clock: bool = True) -> Owed:
-        """What keeps the daemon awake, and what will wake it."""
+    def owed(self, now: int, *, own_clock: bool = True, looked: int | None = None) -> Owed:
+        """What keeps the daemon awake, and what will wake it: of the outbox also what came due after `looked`."""
         due = len(self.startable(now, 1)) or len(self.held_over(now))
         ahead = self._one(NEXT_WAKE, own_clock, now, now)
-        deliveries, attempt = self.outbox_owed(now)
-        escalations, look = self.escalations_owed(now)
+        deliveries, attempt = self.outbox_owed(now, now if looked is None else min(looked, now))
+        escalations, look = self.escalations_owed()
         wakes = [at for at in (ahead[0] if ahead else None, attempt, look) if at is not None]
         return Owed(self.live_count(), due, min(wakes, default=None), deliveries + escalations)
 

@@ -13,6 +13,7 @@ from crtrd.core.delivery import OLDEST, Outcome, wait
 from crtrd.core.disposition import Case, Kind, judge
 from crtrd.core.effects import Deliver
 from crtrd.core.occurrence import Output, Result
+from crtrd.engine.engine import decide
 from crtrd.ledger.retention import Keep
 from tests.core.world import D, H, M, S, kinds
 
@@ -258,6 +259,22 @@ def test_a_failed_attempt_waits_longer_each_time_and_says_so_once(world):
                zip(waits, [min(5 * 2**n, 3600) for n in range(12)], strict=True))
     assert [act.kind for act in world.said].count("outbox.retrying") == 1
     assert len({act.delivery.message for act in acts}) == 1
+
+
+@pytest.mark.parametrize("event", ["woke", "started", "ended"])
+def test_what_comes_due_while_a_batch_is_decided_is_not_overlooked(world, event):
+    """A life that is woken a little before its instant looks then; after an end of a run the alarm rings at once."""
+    answer(world, failing(world), Outcome.FAILED, "status 500")
+    due = world.session.next_delivery(world.now)
+    batch = {"woke": events.WokeUp(due - 1), "started": events.DaemonStarted(due - 1, world.limits.boot_id),
+             "ended": events.RunEnded(due + 1, "of nobody", None)}[event]
+    with world.database.atomic():
+        decided = decide((batch,), world.session, world.limits, due + 5, due - 2)
+        if event == "ended":
+            assert (kinds(decided.acts, Deliver), decided.owed.next_wake) == ([], due)
+            decided = decide((events.WokeUp(due + 6),), world.session, world.limits, due + 9, decided.looked)
+        assert len(kinds(decided.acts, Deliver)) == 1
+        assert decided.owed.next_wake == world.owed().next_wake
 
 
 def test_jitter_is_a_hash():

@@ -9,7 +9,7 @@ from crtrd.core.cron import Definition
 from crtrd.core.effects import Act, Announce, Answer, PutDelivery, Spawn
 from crtrd.core.facts import Limits
 from crtrd.core.occurrence import Identity, Origin, Output
-from crtrd.core.scheduler import decide, follow_up
+from crtrd.core.scheduler import decide, follow_up, looks
 from crtrd.errors import RequestError
 from crtrd.ledger import rows
 from crtrd.ledger.models import MODELS
@@ -34,7 +34,7 @@ def handle(event, facts, limits):
     for effect in decide(event, facts, limits):
         tells = tells or isinstance(effect, PutDelivery)
         yield effect
-    yield from follow_up((event,), event.at, facts, limits, tells=tells)
+    yield from follow_up((event,), event.at, facts, limits, tells=looks((event,), limits, tells=tells))
 
 
 class World:
