@@ -94,7 +94,7 @@ def test_what_waits_is_looked_at_once_for_a_batch(make_world):
         world.wake()
         batch = tuple(events.WokeUp(world.now) for _ in range(100))
         with counted(world) as steps, world.database.atomic("IMMEDIATE"):
-            decide(batch, world.session, world.limits, world.now)
+            decide(batch, world.session, world.limits, world.now, world.now)
         counts.append(steps.count)
     per_waiting = (counts[1] - counts[0]) / (3 * 95)
     assert per_waiting < 300, counts

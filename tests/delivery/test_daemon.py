@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -197,15 +198,25 @@ def test_secrets_stand_in_no_event_list_error_or_process_list(tmp_path, receiver
         assert helpers
         shown = [crtrd.ctl(*words, check=False) for words in (
             ("list",), ("outbox",), ("outbox", "--json"), ("escalations", "--json"), ("inbox", "--all"), ("status",),
-            ("runs", "--json"), ("occurrences", "job", "--json"),
+            ("runs", "--json"), ("occurrences", "job", "--json"), ("status", "job"), ("next", "job"),
+            ("change", "job", "--sink", "heartbeat:http://u:pa55w0rd@example.com/t0k3n"), ("run", "job", "--wait"),
             ("arm", "bad", "--sink", "webhook:http://u:pa55w0rd@example.com/t0k3n", "--", "true"))]
-        texts = [seen.decode(), crtrd.said(), *(done.stdout + done.stderr for done in shown)]
+        texts = [seen.decode(), crtrd.said(), *(asked(crtrd, path) for path in ("/metrics", "/v1/crons", "/v1/status"))]
+        texts += [*(done.stdout + done.stderr for done in shown)]
         texts += [path.read_text() for path in sendmail.glob("mail.*")]
         texts += [path.read_text() for path in crtrd.places.inbox.iterdir()]
         texts += [body.decode() for _, _, body in receiver.seen]
         assert not [(secret, text) for secret in secrets for text in texts if secret in text]
         assert "t0k3n" in crtrd.ctl("show", "job").stdout
         assert "X-Crtrd-Signature" in receiver.seen[0][1]
+
+
+def asked(crtrd, path):
+    """What the socket answers."""
+    with socket.socket(socket.AF_UNIX) as client, client.makefile("rb") as answer:
+        client.connect(str(crtrd.places.socket))
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        return answer.read().decode()
 
 
 def test_waiting_deliveries_do_not_keep_the_daemon_awake(tmp_path):

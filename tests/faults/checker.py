@@ -5,6 +5,7 @@ Rules (DESIGN §2): no command without a row, no instant with two rows, nothing 
 """
 
 import hashlib
+import json
 import re
 from collections import Counter
 from itertools import pairwise
@@ -54,6 +55,21 @@ def _gaps(instants: list[int], period: int, covers: dict[int, int]) -> list[str]
     if counted not in {total, total + edge}:
         found.append(f"{total} instants, and rows for {counted}")
     return found
+
+
+def untold(crtrd, cron: str) -> list[str]:
+    """A run that has ended with something to tell has its row of the outbox: both are of one transaction."""
+    runs = crtrd.rows(
+        "SELECT id FROM runs WHERE cron_name = ? AND phase = 'ended' AND (result IN ('exit-code', 'unobserved') "
+        "OR (result = 'success' AND stdout_total > 0))", cron)
+    told = Counter(row[0] for row in crtrd.rows("SELECT run_id FROM outbox WHERE cron_name = ?", cron))
+    found = [f"run {run} is told {told[run]} times" for (run,) in runs if told[run] != 1]
+    found += [] if runs else ["no run had anything to tell"]
+    inbox = [json.loads(line)["id"] for file in crtrd.places.inbox.glob("*.jsonl")
+             for line in file.read_text().splitlines()]
+    taken = {row[0] for row in crtrd.rows("SELECT id FROM outbox WHERE state = 'delivered'")}
+    return found + [f"in the inbox {count} times: {name}" for name, count in Counter(inbox).items() if count > 1] + [
+        f"delivered and not there: {name}" for name in taken - set(inbox)]
 
 
 def output_violations(crtrd, cron: str, expected: bytes) -> list[str]:

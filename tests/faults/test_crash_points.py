@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from crtrd.engine.crashpoints import POINTS
-from tests.faults.checker import MARK, marks, violations
+from tests.faults.checker import MARK, marks, untold, violations
 from tests.instance import Instance
 
 PERIOD = 1_000_000
@@ -14,7 +14,8 @@ WITHOUT_SYSTEMD = [point for point in POINTS if not point.startswith(("leave.", 
 
 def arm_marker(crtrd, tmp_path):
     file = tmp_path / "marks"
-    crtrd.ctl("arm", "mark", "--every", "1s", "--on-failure", "continue", "--shell", MARK.format(file=file))
+    crtrd.ctl("arm", "mark", "--every", "1s", "--on-failure", "continue", "--on-output", "always", "--shell",
+              MARK.format(file=file) + "; echo said")
     return file
 
 
@@ -34,6 +35,7 @@ def test_killed_there_nothing_is_lost_and_nothing_runs_twice(point, tmp_path):
         crtrd.wait_for(lambda: len(marks(file)) >= before + 2)
         assert crtrd.stop() == 0
         assert violations(crtrd, "mark", file, PERIOD) == []
+        assert untold(crtrd, "mark") == []
 
 
 @pytest.mark.process

@@ -205,7 +205,10 @@ def test_sinks_that_are_down_slow_or_close_early_get_it_in_the_end(machine):
     machine.write("/usr/sbin/sendmail", f"#!/bin/sh\n{ill}\ngrep -i ^message-id: >> /root/mails\n", 0o755)
     machine.write("/root/fickle.py", FICKLE)
     prepare(machine)
-    sinks = ["mail:root", "webhook:http://127.0.0.1:8099/x", f"exec:{ill}; cat >> /root/execs", "unit:late.service"]
+    machine.run(["crtrctl", "arm", "after", "--shell", "echo ran >> /root/after"])
+    machine.run("crtrctl pause after")
+    sinks = ["mail:root", "webhook:http://127.0.0.1:8099/x", f"exec:{ill}; cat >> /root/execs", "unit:late.service",
+             "cron:after"]
     machine.run(["crtrctl", "arm", "job", "--on-failure", "continue", *(f"--sink={sink}" for sink in sinks), "--",
                  "false"])
     machine.run("crtrctl run job", check=False)
@@ -215,10 +218,11 @@ def test_sinks_that_are_down_slow_or_close_early_get_it_in_the_end(machine):
     machine.wait_for(lambda: machine.run("cat /root/hooks", check=False).stdout, 60, "one that closes early")
     machine.write("/etc/systemd/system/late.service",
                   "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo started >> /root/told'\n")
-    machine.run("systemctl daemon-reload; touch /root/well")
+    machine.run("systemctl daemon-reload; touch /root/well; crtrctl resume after")
     machine.wait_for(lambda: rows(machine, "SELECT count(*) AS n FROM outbox WHERE state = 'delivered'")
                      == [{"n": len(sinks)}], 120, "the end of it")
     assert len(machine.run("cat /root/mails").stdout.splitlines()) == 1
     assert len(machine.run("cat /root/execs").stdout.splitlines()) == 1
     assert len({line.split()[0] for line in machine.run("cat /root/hooks").stdout.splitlines()}) == 1
     assert machine.run("cat /root/told").stdout == "started\n"
+    machine.wait_for(lambda: machine.run("cat /root/after", check=False).stdout == "ran\n", 10)
