@@ -26,6 +26,7 @@ from crtrd.systemd.manager import Manager
 from crtrd.systemd.notify import Notifier
 
 PROBE_AGAIN = 10 * SECOND
+QUIET_AGAIN = SECOND
 POLL = SECOND // 50
 STOP_PATIENCE, LAST_GRACE, STOP_REST = 15 * SECOND, 5 * SECOND, 5 * SECOND  # together below TimeoutStopSec=
 LAST_CALLS = 5 * SECOND
@@ -104,6 +105,8 @@ class Lifecycle:
         self._timer.cancel()
         if not self._idle(self.engine.owed):
             self._quiet_since = self._reactor.clock.mono()
+            if not self.surfaces.quiet():  # of what leaves them, an answer or a signal, no batch tells
+                self._timer = self._reactor.later(QUIET_AGAIN, self.consider)
             return
         waited = self._reactor.clock.mono() - self._quiet_since
         self._timer = self._reactor.later(self._grace - waited, self._probe)
