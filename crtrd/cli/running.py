@@ -22,15 +22,23 @@ SIGNALLED = 128
 def build(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("name", metavar="NAME", help=f"cron to {verb}, by name or id")
     parser.add_argument("--wait", action="store_true", help="wait for the end, exit with its status")
-    parser.add_argument("--target", default="", metavar="TARGET", help="this target only")
-    parser.add_argument("--overlap", default="", metavar="WORD", help="for this one: skip, queue, replace, allow")
+    parser.add_argument("--target", type=_filled, metavar="TARGET", help="this target only")
+    parser.add_argument("--overlap", type=_filled, metavar="WORD", help="for this one: skip, queue, replace, allow")
+
+
+def _filled(text: str) -> str:
+    """A script whose variable is empty must not run all targets where it meant one."""
+    if not text:
+        message = "it is empty; leave it out, or say what it is"
+        raise argparse.ArgumentTypeError(message)
+    return text
 
 
 def run(session: Session) -> int:
     options, client = session.options, session.client
     if options.wait:
         client.subscribe()  # before the run exists, so that its end cannot be missed
-    given: dict[str, object] = {"target": options.target, "overlap": options.overlap}
+    given: dict[str, object] = {"target": options.target or "", "overlap": options.overlap or ""}
     occurrence, paths = client.call("Run", "sa{sv}", options.name, packed(given))
     runs = [str(path).rpartition("/")[2] for path in paths] if isinstance(paths, list) else []
     if options.wait:

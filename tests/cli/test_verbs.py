@@ -214,6 +214,7 @@ def test_run_waits_and_exits_with_the_commands_status(cli):
     assert (run["started_at"], run["duration_us"], run["signal"]) == ("2025-12-01T12:00:00Z", 60_000_000, None)
     assert "tick exited with status 7" in done.stderr
     assert cli.run("run", "tick", "--wait", "-q", status=7).stderr == ""
+    assert "--target: it is empty" in cli.run("run", "tick", "--target", "", status=2).stderr
     said = cli.out("run", "tick")
     assert said.startswith("Started tick: run ")
     assert len(said.split()[-1]) == 12
