@@ -10,10 +10,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from crtrd.config.loader import host_zone, load_settings
+from crtrd.delivery import mta
 from crtrd.errors import ConfigError
 from crtrd.names import Places
 
-SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail")
 TYPICAL_ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata")
 ANSWER_SECONDS = 10.0
 FIRST_SANE_SECOND = 1_735_689_600  # 2025-01-01: before that a clock was never set
@@ -149,8 +149,7 @@ def zones(_places: Places) -> Iterator[Finding]:
 
 
 def sendmail(_places: Places) -> Iterator[Finding]:
-    found = next((path for path in SENDMAIL if os.access(path, os.X_OK)), "")
-    if found:
+    if found := mta.sendmail():
         yield Finding(Grade.GOOD, f"{found} takes mail")
     else:
         yield Finding(Grade.NOTE, "no sendmail: the sink mail:ADDRESS cannot deliver", "apt install default-mta")

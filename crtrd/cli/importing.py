@@ -18,6 +18,7 @@ from crtrd.cli.words import counted
 from crtrd.config.cronfile import write_file
 from crtrd.config.crontab import Refusal
 from crtrd.config.imported import Imported, import_crontab
+from crtrd.delivery.mta import sendmail
 from crtrd.errors import ConfigError, ScheduleError
 
 INSTANCE = object()
@@ -70,6 +71,7 @@ def take(session: Session) -> int:
             else:
                 found.append(line)
                 _doubt(session, path, line)
+    _warn_of_mail(session, found)
     if options.verify:
         return _compare(session, found) or (FAILED if refused and not options.partial else DONE)
     if options.dry_run:
@@ -83,11 +85,22 @@ def take(session: Session) -> int:
 
 
 def _doubt(session: Session, path: Path, line: Imported) -> None:
-    """A user column that was read as the command's first word."""
+    """A user column that was read as the command's first word; a zone that Debian's cron knows nothing of."""
     first = line.entry.command.split(maxsplit=1)[0]
+    where = f"{path}:{line.number}"
     if not line.entry.user and _account(first) and " " in line.entry.command.strip():
-        where = f"{path}:{line.number}"
         session.complain(f"{where}: its command begins with {first}, an account: is --system-format missing?")
+    if (zone := dict(line.entry.environment).get("CRON_TZ")) and zone != host_zone():
+        session.complain(f"{where}: CRON_TZ={zone} is obeyed here, as by cronie; Debian's cron ignores it and has run "
+                         f"this line in {host_zone()}")
+
+
+def _warn_of_mail(session: Session, found: list[Imported]) -> None:
+    """As under cron, output is mailed; without an MTA cron throws it away, and crtrd keeps it waiting."""
+    mailed = sum(any(sink.startswith("mail:") for sink in each.definition.sinks) for each in found)
+    if mailed and sendmail() is None:
+        session.complain(f"there is no sendmail here: what {counted(mailed, 'cron')} would mail waits in the outbox "
+                         "for a week (apt install default-mta, or MAILTO=\"\" above the lines)")
 
 
 def _paths(path: Path) -> Iterator[Path]:

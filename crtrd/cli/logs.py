@@ -9,6 +9,9 @@ from crtrd.cli.session import FAILED, Failure, Session
 HEX = frozenset("0123456789abcdef")
 ID_START = 4
 LAST_LINES = 10
+JOURNALS = ("/var/log/journal", "/run/log/journal")
+CLOSED = ("The system's journal is not for you: what runs say is missing here. Members of the group systemd-journal "
+          "may read it (usermod -aG systemd-journal NAME); crtrctl run-info RUN shows the beginning of an output.")
 
 
 def build(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -42,6 +45,28 @@ def match_of(session: Session, what: str) -> str:
     return f"CRTRD_CRON_ID={str(path).rpartition('/')[2]}"
 
 
+def closed(folders: tuple[str, ...] = JOURNALS) -> bool:
+    """Whether there is a system journal and this user may not read it, systemd-journald.service(8)."""
+    try:
+        with open("/etc/machine-id", encoding="ascii") as file:
+            machine = file.read().strip()
+    except OSError:
+        return False
+    found = [os.path.join(folder, machine, "system.journal") for folder in folders]
+    return not any(os.access(path, os.R_OK) for path in found) and any(_hidden(path) for path in found)
+
+
+def _hidden(path: str) -> bool:
+    """There, or in a folder that this user may not look into."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def logs(session: Session) -> int:
     options = session.options
     program = shutil.which("journalctl")
@@ -56,6 +81,8 @@ def logs(session: Session) -> int:
     if session.out.json:
         command.append("--output=" + ("json" if session.out.json_mode == "short" else "json-pretty"))
     command.append(match_of(session, options.what))
+    if not options.user and closed():
+        session.complain(CLOSED)
     os.execv(program, command)  # noqa: S606 - it is the rest of this command
 
 
@@ -67,7 +94,7 @@ def last_lines(session: Session, cron_id: str) -> list[str]:
     if program is None:
         return []
     command = [program, *(["--user"] if session.options.user else []), "--no-pager", "--quiet", "--output=short",
-               f"--lines={LAST_LINES}", f"CRTRD_CRON_ID={cron_id}"]
+               "--no-hostname", f"--lines={LAST_LINES}", f"CRTRD_CRON_ID={cron_id}"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -9,7 +9,7 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 
 from crtrd.cli.fields import HEADS, SPANS, TIMES
-from crtrd.cli.words import counted, harmless, plural, rfc3339
+from crtrd.cli.words import counted, folded, harmless, plural, rfc3339
 
 GREEN, RED, YELLOW, DIM, BOLD = "32", "31", "33", "2", "1"
 COLOURS = {
@@ -41,7 +41,11 @@ class Terminal:
     def note(self, text: str) -> None:
         """Something for people that is not the answer itself."""
         if not self.quiet and not self.json:
-            print(harmless(text))
+            print(self.fold(harmless(text, keep="\n")))
+
+    def fold(self, text: str, indent: int = 4) -> str:
+        """On a terminal each line at its spaces; elsewhere as it is."""
+        return "\n".join(folded(line, self.width, indent) for line in text.split("\n")) if self.tty else text
 
     def paint(self, text: str, *colours: str) -> str:
         codes = ";".join(colour for colour in colours if colour)

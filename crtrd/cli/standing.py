@@ -69,7 +69,7 @@ def _print_cron(session: Session, view: View, runs: list[View]) -> None:
     if view.get("failures"):
         lines.append(("Failures", f"{view['failures']} in a row"))
     for label, text in lines:
-        out.line(f"{label:>10}: {text}")
+        out.line(out.fold(f"{label:>10}: {text}", indent=12))
     if runs:
         out.line()
         aimed = any(run.get("target") for run in runs)
@@ -77,7 +77,7 @@ def _print_cron(session: Session, view: View, runs: list[View]) -> None:
                  relative(instant(run.get("started_at")), now), result_of(run), took(run)) for run in runs]
         out.table(("RUN", *(["TARGET"] if aimed else []), "STARTED", "RESULT", "TOOK"), rows, flexible=1)
     for index, said in enumerate(last_lines(session, str(view["id"]))):
-        out.line(("\n" if index == 0 else "") + harmless(said))
+        out.line(("\n" if index == 0 else "") + out.fold(harmless(said)))
 
 
 def _plans(view: View, now: int) -> list[tuple[str, str]]:

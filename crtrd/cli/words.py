@@ -15,6 +15,7 @@ _LAST = 253402300799 * SECOND
 # C0 and C1 controls, and the marks that turn the direction of text around (terminal escapes and "Trojan source").
 _HARMFUL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 _LAST_OF_LATIN_1 = 0xFF
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
 def harmless(text: str, keep: str = "") -> str:
@@ -48,6 +49,21 @@ def plural(noun: str) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 delivery`, `2 deliveries`."""
     return f"{count} {noun if count == 1 else plural(noun)}"
+
+
+def folded(text: str, width: int, indent: int = 4) -> str:
+    """A long line at its spaces, what follows indented; a word that is too long stays whole."""
+    lines: list[str] = []
+    left = width
+    for word in text.split(" "):
+        size = len(_COLOUR.sub("", word))
+        if lines and size + 1 <= left:
+            lines[-1] += " " + word
+            left -= size + 1
+        else:
+            left = width - size - (indent if lines else 0)
+            lines.append(" " * indent + word if lines else word)
+    return "\n".join(lines)
 
 
 def short(name: object) -> str:

@@ -227,6 +227,15 @@ def test_the_end_of_what_is_shown_as_a_second():
     assert instant_of("2026-01-01T00:00:05.5Z", "UTC", 1, last=True) % SECOND == SECOND // 2
 
 
+@pytest.mark.parametrize(("text", "lines"), [
+    ("short", ["short"]), ("", [""]), ("one two three four", ["one two", "  three", "  four"]),
+    ("x" * 12 + " y", ["x" * 12, "  y"]), ("  in front", ["  in front"]), ("a" * 10, ["a" * 10]),
+    ("\x1b[31mone\x1b[0m two three", ["\x1b[31mone\x1b[0m two", "  three"]),
+])
+def test_long_lines_are_folded_at_their_spaces(text, lines):
+    assert words.folded(text, 10, 2).split("\n") == lines
+
+
 def test_plain_takes_variants_out():
     assert plain("aa{sv}", [{"x": ("as", ["y"]), "z": ("v", ("u", 1))}]) == [{"x": ["y"], "z": 1}]
 

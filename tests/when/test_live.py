@@ -9,6 +9,7 @@ import pytest
 
 from crtrd.cli.client import Client, Refused, choose_bus
 from crtrd.cli.session import packed
+from crtrd.delivery.mta import sendmail
 from tests.instance import Instance
 
 pytestmark = [pytest.mark.bus, pytest.mark.process]
@@ -220,10 +221,27 @@ def test_an_import_is_whole_or_not_at_all(crtrd, tmp_path):
 def test_a_user_column_without_its_option_is_pointed_out(crtrd, tmp_path):
     (tmp_path / "tab").write_text(f"0 1 * * * {ME} true\n0 2 * * * true {ME}\n")
     said = crtrd.ctl("import", str(tmp_path / "tab"), "--dry-run").stderr
-    assert said.splitlines() == [
+    assert [line for line in said.splitlines() if "sendmail" not in line] == [
         f"{tmp_path}/tab:1: its command begins with {ME}, an account: is --system-format missing?"]
     shown = crtrd.json("import", str(tmp_path / "tab"), "--dry-run", "--system-format", "--partial")
     assert [(each["user"], each["shell"]) for each in shown] == [(ME, "true")]
+
+
+def test_what_debians_cron_does_otherwise_is_pointed_out(crtrd, tmp_path):
+    """A zone that it ignores; and mail, which it throws away where there is no sendmail, and crtrd keeps waiting."""
+    (tmp_path / "tab").write_text('0 1 * * * one\nCRON_TZ=Asia/Tokyo\n0 2 * * * two\nMAILTO=""\n0 3 * * * three\n')
+    program = tmp_path / "sendmail"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    usual = crtrd.env["PATH"]
+    for there in (True, False):
+        crtrd.env["PATH"] = f"{tmp_path}:{usual}" if there else usual
+        said = crtrd.ctl("import", str(tmp_path / "tab"), "--dry-run").stderr.splitlines()
+        zones = [line for line in said if "CRON_TZ=Asia/Tokyo is obeyed here" in line]
+        assert [line.split(": ")[0] for line in zones] == [f"{tmp_path}/tab:{number}" for number in (3, 5)]
+        if there or sendmail() is None:
+            assert sum("what 2 crons would mail waits" in line for line in said) == (not there)
+    crtrd.env["PATH"] = usual
 
 
 def test_verify_prints_differences_only(crtrd, tmp_path):
