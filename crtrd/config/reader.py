@@ -5,6 +5,7 @@ host knows (accounts, zone data in use) is checked where it is used.
 """
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -243,13 +244,25 @@ def _environment_faults(definition: Definition) -> list[tuple[str, str]]:
     return []
 
 
+def _expression_fault(pattern: str) -> str:
+    """Why a pattern cannot be used, '' where it can: as bytes, for that is what it is matched with.
+
+    What later versions of Python will read otherwise (`[[:alpha:]]` is one) does not mean what it looks like.
+    """
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always")
+        try:
+            re.compile(pattern.encode("utf-8", "surrogateescape"))
+        except (re.error, OverflowError, RecursionError, ValueError) as error:
+            return str(error)
+    return str(doubts[0].message).lower() if doubts else ""
+
+
 def _list_faults(definition: Definition) -> list[tuple[str, str]]:
     faults: list[tuple[str, str]] = []
     for pattern in definition.change_ignore:
-        try:
-            re.compile(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            faults.append(("change_ignore", f"{printable(pattern)!r} is not a regular expression: {error}"))
+        if why := _expression_fault(pattern):
+            faults.append(("change_ignore", f"{printable(pattern)!r} is not a regular expression: {why}"))
     for text in definition.exclude:
         try:
             if not names_calendar(text):

@@ -176,6 +176,8 @@ def test_c42_environments_that_arrive_as_they_are(env):
         ({"cwd": "tmp"}, "cwd"), ({"success_exit_codes": []}, "success_exit_codes"),
         ({"held_exit_code": 3, "success_exit_codes": [0, 3]}, "held_exit_code"),
         ({"change_ignore": ["("]}, "change_ignore"),
+        *(({"change_ignore": [each]}, "change_ignore")
+          for each in ("(?u)a", r"\u00e9", r"\N{DIGIT ONE}", "[[:alpha:]]")),
         ({"exclude": ["2026-02-30"]}, "exclude"), ({"exclude": ["2026-12-24.."]}, "exclude"),
         ({"exclude": ["2026-12-24..2026-12-01"]}, "exclude"), ({"sinks": ["pigeon"]}, "sinks"),
         ({"resources": {"Novel": "1"}}, "resources"), ({"resources": {"Nice": "low"}}, "resources"),

@@ -7,6 +7,7 @@ from crtrd.config.cronfile import read_table
 from crtrd.config.reader import read_definition
 from crtrd.core.cron import Definition
 from crtrd.errors import ConfigError
+from crtrd.supervision.masking import Masking
 from tests.fuzz.driver import hostile, inputs, seeds
 
 
@@ -24,6 +25,7 @@ def check(data):
     else:
         assert isinstance(definition, Definition)
         assert bool(definition.command) != (definition.shell is not None)
+        Masking(definition.change_ignore)
 
 
 @pytest.mark.parametrize("data", seeds("crons"))
