@@ -363,6 +363,7 @@ def test_change_while_it_runs_waits_for_the_end(world):
 
 def test_reboot_runs_once_per_boot_and_not_at_arming(world):
     world.arm(schedule=("@reboot",))
+    assert world.said[-1].message == "job: armed, next after the next boot"
     world.restart()
     world.wake(M)
     assert world.rows() == []
