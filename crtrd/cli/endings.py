@@ -40,7 +40,9 @@ def ending(view: Mapping[str, object]) -> str:
         case "timeout":
             return f"timed out after {span(duration)}" if isinstance(duration, int) else "timed out"
         case "start-failed":
-            return f"could not be started{reason}"
+            said = str(view.get("reason") or "")
+            words = said.removeprefix("cannot start ")
+            return f"could not start {words}" if words != said else f"could not be started{reason}"
         case _:
             return ENDS.get(result, f"ended: {result}") + reason
 

@@ -42,7 +42,7 @@ def trigger_socket(places: Places) -> Iterator[Finding]:
         return
     if stat.S_IMODE(mode) & 0o007:
         yield Finding(Grade.FAULT, f"{path} is open to everybody (mode {stat.S_IMODE(mode):04o})",
-                      f"{unit} restart crtrd.socket; look for SocketMode= in {unit} cat crtrd.socket")
+                      f"{unit} restart crtrd.socket crtrd.service; look for SocketMode= in {unit} cat crtrd.socket")
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_SECONDS)
         try:

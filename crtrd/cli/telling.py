@@ -56,7 +56,8 @@ def _show(session: Session, owner: str, cursor: str) -> str:
                 shown.append(entry)
             else:
                 session.out.line(session.out.paint(harmless(f"{entry.get('at')} {entry.get('subject')}"), "1"))
-                session.out.line(harmless(str(entry.get("text", "")), keep="\n\t"))
+                text = str(entry.get("text", "")).removeprefix(f"{entry.get('subject')}\n").lstrip("\n")
+                session.out.line(harmless(text, keep="\n\t"))
         if not onward:
             break
         cursor = str(onward)

@@ -302,6 +302,7 @@ def test_the_rest_of_an_output():
         ({"result": "signal", "signal": 9}, "was killed by signal 9"),
         ({"result": "exit-code", "exit_code": 7}, "exited with status 7"),
         ({"result": "start-failed", "reason": "no such file"}, "could not be started: no such file"),
+        ({"result": "start-failed", "reason": "cannot start cwd: '/x'"}, "could not start cwd: '/x'"),
         ({"result": "oom-kill"}, "was killed: out of memory"), ({"result": "novel"}, "ended: novel"),
     ],
 )
