@@ -51,7 +51,7 @@ from crtrd.errors import (
     ManagerError,
     RequestError,
 )
-from crtrd.ledger.retention import Keep
+from crtrd.ledger.retention import BEGIN, Keep, Place, Pruned
 from crtrd.ledger.store import Store
 from crtrd.loop.clock import Clock
 from crtrd.loop.reactor import IN, Reactor
@@ -309,16 +309,19 @@ class Daemon:
             self.notifier.alive()
             self.reactor.later(self.notifier.watchdog_usec // 2, self._feed_watchdog)
 
-    def _prune(self) -> None:
-        """Retention, a step at a time while nothing else waits, then again in a day."""
+    def _prune(self, start: Place = BEGIN) -> None:
+        """Retention, a step at a time, then again in a day."""
         kept = self.settings.retention
         keep, now = Keep(kept.success, kept.failure, kept.runs_per_cron), self.clock.wall()
 
-        def pruned(gone: int | LedgerError) -> None:
-            more = isinstance(gone, int) and gone > 0
-            self.reactor.later(PRUNE_PAUSE if more else PRUNE_AGAIN, self._prune)
+        def pruned(step: Pruned | LedgerError) -> None:
+            onward = step.onward if isinstance(step, Pruned) else None
+            if onward is None:
+                self.reactor.later(PRUNE_AGAIN, self._prune)
+            else:
+                self.reactor.later(PRUNE_PAUSE, lambda: self._prune(onward))
 
-        self.store.submit(lambda session: session.prune(keep, now), pruned)
+        self.store.submit(lambda session: session.prune(keep, now, start), pruned)
 
     def _bus_trouble(self, text: str) -> None:
         self._say("bus.trouble", text, 4)

@@ -77,7 +77,7 @@ class Session:
         print(harmless(text), file=sys.stderr)
 
     def everything(self, member: str, criteria: dict[str, object], most: int | None = None) -> list[View]:
-        """All views of a list, page by page, at most `most`."""
+        """All views of a list, page by page, at most `most`. A page may be empty and not the last."""
         found: list[View] = []
         cursor = ""
         while True:
@@ -85,7 +85,7 @@ class Session:
             views, onward = self.client.call(member, "a{sv}us", packed(criteria), wanted, cursor)
             found += views if isinstance(views, list) else []
             cursor = str(onward)
-            if not cursor or not views or (most is not None and len(found) >= most):
+            if not cursor or (most is not None and len(found) >= most):
                 return found
 
 

@@ -1,6 +1,10 @@
 """Reading for views: paged lists and counts, newest first for history. Never writes.
 
 A cursor is the serial number after which the next page starts, as text; '' is the first page and the end.
+
+All of this is asked in the loop's thread, so no question may cost more because the history is long: each is answered
+by an index that leads to little more than the answer (SQLite is told which, where it would choose another), and a list
+that is narrowed by what no index knows looks through `SCAN` rows a page. Counted by tests/ledger/test_cost.py.
 """
 
 from dataclasses import dataclass, replace
@@ -10,10 +14,11 @@ from peewee import DatabaseError, InterfaceError, Model, SqliteDatabase
 
 from crtrd.core.cron import SECOND, Cron
 from crtrd.core.delivery import Delivery, Escalation
-from crtrd.core.occurrence import Cell, Occurrence, Run
+from crtrd.core.occurrence import Cell, Occurrence, Origin, Run
 from crtrd.errors import LedgerError
 from crtrd.ledger import rows
 from crtrd.ledger.models import CellRow, CronRow, EscalationRow, OccurrenceRow, OutboxRow, RunRow
+from crtrd.ledger.schema import RAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,19 @@ class Filter:
     """Only these crons, or what belongs to them."""
     since: int | None = None
     until: int | None = None
+
+
+SCAN = 5000
+"""Rows that one page of a narrowed list looks through at most: a page may be short, or empty, and not the last."""
+NARROWING = ("name", "state", "status", "result", "ids", "since", "until")
+ORIGINS = ", ".join(f"'{each}'" for each in Origin)
+FORMER = """WITH RECURSIVE each(id) AS (
+   SELECT min(cron_id) FROM occurrences
+   UNION ALL SELECT (SELECT min(cron_id) FROM occurrences WHERE cron_id > each.id) FROM each WHERE id IS NOT NULL)
+ SELECT o.cron_id FROM each JOIN occurrences o
+     ON o.serial = (SELECT max(serial) FROM occurrences WHERE cron_id = each.id)
+  WHERE each.id = ? OR o.cron_name = ? ORDER BY o.serial DESC LIMIT 1"""
+"""From cron to cron by the index, of each its newest row: names have no index of their own."""
 
 
 class Queries:
@@ -63,15 +81,13 @@ class Queries:
 
     def occurrences(self, wanted: Filter, limit: int, after: int) -> tuple[list[Occurrence], int]:
         """Newest first."""
-        found = self._newest(OccurrenceRow, wanted, limit, after)
-        values = [rows.occurrence_from_row(row[1:]) for row in found[:limit]]
-        return values, (found[limit - 1][0] if len(found) > limit else 0)
+        found, onward = self._newest(OccurrenceRow, wanted, limit, after)
+        return [rows.occurrence_from_row(row[1:]) for row in found], onward
 
     def runs(self, wanted: Filter, limit: int, after: int) -> tuple[list[Run], int]:
         """Newest first."""
-        found = self._newest(RunRow, wanted, limit, after)
-        values = [rows.run_from_row(row[1:]) for row in found[:limit]]
-        return values, (found[limit - 1][0] if len(found) > limit else 0)
+        found, onward = self._newest(RunRow, wanted, limit, after)
+        return [rows.run_from_row(row[1:]) for row in found], onward
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         """By id, or by a beginning of at least 4 digits that only one occurrence has."""
@@ -82,7 +98,7 @@ class Queries:
 
     def occurrence_at(self, cron_id: str, instant: int) -> Occurrence | None:
         """The row of an instant; of whole seconds also one within the second, as tables show it."""
-        mine = (" WHERE o.cron_id = ? AND o.instant BETWEEN ? AND ? "
+        mine = (f" WHERE o.cron_id = ? AND o.origin IN ({ORIGINS}) AND o.instant BETWEEN ? AND ? "
                 "ORDER BY o.instant = ? DESC, o.origin = 'manual', o.serial DESC LIMIT 1")
         last = instant if instant % SECOND else instant + SECOND - 1
         found = self._rows(rows.OCCURRENCE_SELECT + mine, cron_id, instant, last, instant)
@@ -114,11 +130,9 @@ class Queries:
 
     def last_settled(self, cron_id: str) -> tuple[Occurrence | None, Run | None]:
         """The newest settled occurrence that ran, and the newest run, of a cron."""
-        ran = ("success", "partial", "failed", "unobserved", "canceled", "abandoned")
-        places = ", ".join("?" for _ in ran)
         found = self._rows(
-            f"{rows.OCCURRENCE_SELECT} WHERE o.cron_id = ? AND o.status IN ({places}) ORDER BY o.serial DESC LIMIT 1",
-            cron_id, *ran)
+            f"{rows.OCCURRENCE_SELECT} INDEXED BY occurrences_ran WHERE o.cron_id = ? AND o.status IN ({RAN}) "
+            "ORDER BY o.serial DESC LIMIT 1", cron_id)
         runs = self._rows(rows.RUN_SELECT + " WHERE r.cron_id = ? ORDER BY r.serial DESC LIMIT 1", cron_id)
         return (rows.occurrence_from_row(found[0]) if found else None, rows.run_from_row(runs[0]) if runs else None)
 
@@ -139,13 +153,12 @@ class Queries:
         return str(found[0][0]) if found else ""
 
     def live_count(self, cron_id: str) -> int:
-        sql = "SELECT count(*) FROM runs WHERE phase <> 'ended' AND cron_id = ?"
+        sql = "SELECT count(*) FROM runs INDEXED BY runs_live WHERE phase <> 'ended' AND cron_id = ?"
         return int(self._rows(sql, cron_id)[0][0])
 
     def former_cron(self, name_or_id: str) -> str | None:
         """The id of a canceled cron that still has history, by its id or last known name."""
-        sql = "SELECT cron_id FROM occurrences WHERE cron_id = ? OR cron_name = ? ORDER BY serial DESC LIMIT 1"
-        found = self._rows(sql, name_or_id, name_or_id)
+        found = self._rows(FORMER, name_or_id, name_or_id)
         return str(found[0][0]) if found else None
 
     def former_of(self, owner: int, name_or_id: str = "") -> list[str]:
@@ -155,10 +168,9 @@ class Queries:
 
     def deliveries(self, wanted: Filter, limit: int, after: int) -> tuple[list[Delivery], int]:
         """Newest first; the next attempt as its queue allows it."""
-        found = self._newest(OutboxRow, wanted, limit, after)
+        found, onward = self._newest(OutboxRow, wanted, limit, after)
         waits = {str(name): int(until) for name, until in self._rows("SELECT name, until FROM queues")}
-        values = [_with_queue(rows.delivery_from_row(row[1:]), waits) for row in found[:limit]]
-        return values, (found[limit - 1][0] if len(found) > limit else 0)
+        return [_with_queue(rows.delivery_from_row(row[1:]), waits) for row in found], onward
 
     def delivery_id(self, name: str) -> str:
         """The whole id where its beginning, of at least 4 digits, is given and only one row has it."""
@@ -175,9 +187,8 @@ class Queries:
 
     def escalations(self, wanted: Filter, limit: int, after: int) -> tuple[list[Escalation], int]:
         """Newest first."""
-        found = self._newest(EscalationRow, wanted, limit, after)
-        values = [rows.escalation_from_row(row[1:]) for row in found[:limit]]
-        return values, (found[limit - 1][0] if len(found) > limit else 0)
+        found, onward = self._newest(EscalationRow, wanted, limit, after)
+        return [rows.escalation_from_row(row[1:]) for row in found], onward
 
     def escalation(self, name: str) -> Escalation | None:
         """By id, or by a beginning of at least 4 digits that only one has."""
@@ -191,7 +202,8 @@ class Queries:
         states = {str(state): int(count) for state, count in
                   self._rows("SELECT state, count(*) FROM crons GROUP BY state")}
         live = self._rows("SELECT count(*) FROM runs WHERE phase <> 'ended'")[0][0]
-        waiting = self._rows("SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')")[0][0]
+        waiting = self._rows("SELECT (SELECT count(*) FROM outbox WHERE state = 'pending') + "
+                             "(SELECT count(*) FROM outbox WHERE state = 'sending')")[0][0]
         return states | {"live": int(live), "held": self.held_count(), "outbox": int(waiting)}
 
     def next_wake(self) -> int | None:
@@ -206,11 +218,32 @@ class Queries:
 
     def _newest(
         self, model: type[OccurrenceRow | RunRow | OutboxRow | EscalationRow], wanted: Filter, limit: int, after: int
-    ) -> list[rows.Row]:
+    ) -> tuple[list[rows.Row], int]:
+        """A page, and the serial after which the next one starts, 0 at the end."""
         query = self._query(model, wanted, limit)
         if after:
             query = query.where(model.serial < after)
-        return self._fetch(query.order_by(model.serial.desc()))
+        lowest = self._lowest(model, wanted, after)
+        if lowest:
+            query = query.where(model.serial >= lowest)
+        found = self._fetch(query.order_by(model.serial.desc()))
+        return found[:limit], (found[limit - 1][0] if len(found) > limit else lowest)
+
+    def _lowest(self, model: type[Model], wanted: Filter, after: int) -> int:
+        """How far back one page looks where much may have to be looked through; 0: to the first row."""
+        name = model._meta.table_name  # noqa: SLF001
+        searches = any(getattr(wanted, field) not in (None, "") for field in NARROWING)
+        if not searches or (wanted.occurrence_id and name == "runs"):
+            return 0
+        below = after or (1 << 63) - 1
+        if wanted.cron_id and name != "escalations":
+            found = self._rows(
+                f"SELECT serial FROM {name} WHERE cron_id = ? AND serial < ? ORDER BY serial DESC LIMIT 1 OFFSET ?",  # noqa: S608 - our tables
+                wanted.cron_id, below, SCAN)
+            return int(found[0][0]) + 1 if found else 0
+        first, last = self._rows(
+            f"SELECT min(serial), (SELECT max(serial) FROM {name} WHERE serial < ?) FROM {name}", below)[0]  # noqa: S608
+        return 0 if last is None or last - SCAN < first else int(last) - SCAN + 1
 
     def _query(self, model: type[Model], wanted: Filter, limit: int) -> Any:  # noqa: ANN401 - peewee is untyped
         """One row more than asked for, so that the end is known."""

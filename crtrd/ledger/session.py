@@ -31,7 +31,7 @@ from crtrd.core.timetable import UNUSABLE
 from crtrd.errors import LeaseLost
 from crtrd.ledger import rows
 from crtrd.ledger.deliveries import Deliveries
-from crtrd.ledger.retention import Keep, prune
+from crtrd.ledger.retention import BEGIN, Keep, Place, Pruned, prune
 
 PENDING_DUE = """ LEFT JOIN crons c ON c.id = o.cron_id
  WHERE o.settled_at IS NULL AND o.status = 'pending' AND o.due_at <= ?
@@ -143,7 +143,7 @@ class Session(Deliveries):
         return self._occurrences(HELD_OVER + " ORDER BY o.serial", now)
 
     def reruns(self, occurrence: Occurrence) -> list[Occurrence]:
-        mine = " WHERE o.cron_id = ? AND o.origin = 'manual' AND o.label = ? ORDER BY o.serial"
+        mine = " WHERE o.cron_id = ? AND o.origin = 'manual' AND o.label = ? ORDER BY +o.serial"  # not by that index
         return self._occurrences(mine, occurrence.cron_id, rerun_label(occurrence.id))
 
     def late(self, now: int) -> list[Occurrence]:
@@ -284,9 +284,9 @@ class Session(Deliveries):
             "UPDATE leases SET until = ? WHERE owner = ? AND boot_id = ?",
             (self._lease_until, self._owner, self._boot_id))
 
-    def prune(self, keep: Keep, now: int) -> int:
-        """One step of retention; 0 when there is nothing more to forget."""
-        return prune(self._database, keep, now)
+    def prune(self, keep: Keep, now: int, start: Place = BEGIN) -> Pruned:
+        """One step of retention, from where the one before it has stopped."""
+        return prune(self._database, keep, now, start)
 
     def remember(self, key: str, value: str) -> None:
         self._database.execute_sql(

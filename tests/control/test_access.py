@@ -295,7 +295,7 @@ def test_whose_it_was_is_forgotten_with_the_last_of_its_history(desk):
     desk.ask("cancel", "mine", {}, caller=ALICE)
     assert len(desk.store.queries.former_of(1)) == 1
     gone, far = [], desk.engine.reactor.clock.wall() + 400 * DAY
-    while not gone or gone[-1]:
+    while not gone or gone[-1].onward:
         desk.store.submit(lambda session: session.prune(Keep(DAY, DAY, 10), far), gone.append)
         before = len(gone)
         while len(gone) == before:

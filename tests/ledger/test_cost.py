@@ -1,0 +1,136 @@
+"""What a question costs, counted in steps of SQLite's machine: no more because the history is long.
+
+The views are asked in the loop's thread, retention in the ledger's: after 300 000 settled occurrences each of these
+once stood in the way for tenths of a second, a list of crons for seconds.
+"""
+
+import pytest
+
+from crtrd.ledger.queries import SCAN, Filter, Queries
+from crtrd.ledger.retention import BEGIN, LOOK, Keep
+from tests.core.conftest import make_world  # noqa: F401 - a fixture
+from tests.core.test_cost import counted
+from tests.core.world import D, M
+
+LONG = 2 * max(SCAN, LOOK)
+FOREVER = Keep(10_000 * D, 10_000 * D, 10**9)
+SERIES = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?) "
+
+
+def after(world, number, status="success"):
+    """A cron, and so many settled occurrences of it, each with a run and a delivery; its questions."""
+    cron = world.arm(schedule=("every 1m",), on_failure="continue")
+    world.wake(M)
+    (run,) = world.live()
+    world.end(run, 3)
+    world.database.execute_sql("UPDATE outbox SET state = 'delivered', settled_at = created_at")
+    name = "printf('%032x', n)"
+    copy(world, "occurrences", "id", run.occurrence_id, number,
+         {"id": name, "instant": "n", "due_at": "n", "status": f"'{status}'"})
+    copy(world, "runs", "occurrence_id", run.occurrence_id, number, {"id": name, "occurrence_id": name})
+    copy(world, "outbox", "occurrence_id", run.occurrence_id, number, {"id": name})
+    return cron, Queries(world.database)
+
+
+def copy(world, table, by, value, number, changes):
+    changes = {"serial": "NULL", **changes}
+    columns = [row[1] for row in world.database.execute_sql(f"PRAGMA table_info({table})")]
+    chosen = ", ".join(changes.get(column, column) for column in columns)
+    world.database.execute_sql(
+        f"INSERT INTO {table} {SERIES} SELECT {chosen} FROM n, (SELECT * FROM {table} WHERE {by} = ? LIMIT 1)",
+        (number, value))
+
+
+QUESTIONS = {
+    "last": lambda ask, cron: ask.last_settled(cron),
+    "live": lambda ask, cron: ask.live_count(cron),
+    "held": lambda ask, cron: ask.held_count(cron),
+    "counts": lambda ask, _: ask.counts(),
+    "at an instant": lambda ask, cron: ask.occurrence_at(cron, 17),
+    "covering": lambda ask, cron: ask.occurrence_covering(cron, 17),
+    "nothing of that name": lambda ask, _: ask.former_cron("nobody"),
+    "occurrences": lambda ask, cron: ask.occurrences(Filter(cron_id=cron), 20, 0),
+    "runs": lambda ask, _: ask.runs(Filter(), 20, 0),
+    "deliveries": lambda ask, _: ask.deliveries(Filter(), 20, 0),
+}
+
+
+@pytest.mark.parametrize("status", ["success", "skipped"])
+def test_a_question_costs_no_more_after_a_long_history(make_world, status):  # noqa: F811
+    costs = {}
+    for number in (50, 3000):
+        world = make_world()
+        cron, queries = after(world, number, status)
+        for name, question in QUESTIONS.items():
+            with counted(world) as steps:
+                question(queries, cron.id)
+            costs.setdefault(name, []).append(steps.count)
+    assert not {name: cost for name, cost in costs.items() if cost[1] > 2 * cost[0] + 500}
+
+
+def test_a_rerun_is_looked_for_among_what_was_asked_by_hand(make_world):  # noqa: F811
+    costs = []
+    for number in (50, 3000):
+        world = make_world()
+        cron, queries = after(world, number)
+        (occurrence,), _ = queries.occurrences(Filter(cron_id=cron.id), 1, 0)
+        with counted(world) as steps:
+            assert world.session.reruns(occurrence) == []
+        costs.append(steps.count)
+    assert costs[1] <= costs[0] + 200
+
+
+NARROWED = [
+    {"status": "partial"}, {"since": 1 << 60}, {"until": -1}, {"ids": ("f" * 32,)}, {"result": "oom-kill"},
+    {"state": "dead"},
+]
+
+
+@pytest.mark.parametrize("of_one_cron", [False, True])
+@pytest.mark.parametrize("narrowed", NARROWED, ids=lambda each: next(iter(each)))
+def test_a_page_of_a_narrowed_list_looks_through_so_many_rows_and_no_more(make_world, narrowed, of_one_cron):  # noqa: F811
+    world = make_world()
+    cron, queries = after(world, LONG)
+    wanted = Filter(cron_id=cron.id if of_one_cron else "", **narrowed)
+    for each in (queries.occurrences, queries.runs, queries.deliveries):
+        with counted(world) as steps:
+            each(wanted, 20, 0)
+        assert steps.count < 40 * SCAN
+
+
+def test_what_is_looked_for_is_found_on_a_later_page(make_world):  # noqa: F811
+    """Pages may be empty; together they hold every row once, from wherever it is."""
+    world = make_world()
+    cron, queries = after(world, LONG)
+    chosen = [f"{n:032x}" for n in (1, 2, LONG - SCAN - 1, LONG - SCAN, LONG)]
+    world.database.execute_sql("UPDATE runs SET result = 'signal' WHERE id IN (?, ?, ?, ?, ?)", chosen)
+    for cron_id in ("", cron.id):
+        found, pages, cursor = [], 0, 0
+        while cursor or not pages:
+            page, cursor = queries.runs(Filter(cron_id=cron_id, result="signal"), 2, cursor)
+            found, pages = found + page, pages + 1
+        assert [run.id for run in found] == chosen[::-1]
+
+
+def test_a_step_of_retention_looks_at_so_many_rows_and_the_next_goes_on_there(make_world):  # noqa: F811
+    world = make_world()
+    after(world, LONG)
+    place, costs = BEGIN, []
+    while place is not None:
+        with counted(world) as steps:
+            step = world.session.prune(FOREVER, world.now, place)
+        costs.append(steps.count)
+        place = step.onward
+    assert len(costs) == 3
+    assert max(costs) < 40 * LOOK
+
+
+def test_retention_comes_to_what_is_old_behind_much_that_stays(make_world):  # noqa: F811
+    world = make_world()
+    after(world, LONG)
+    world.database.execute_sql("UPDATE occurrences SET settled_at = 0 WHERE serial = ?", (LONG,))
+    place, gone = BEGIN, 0
+    while place is not None:
+        step = world.session.prune(Keep(D, D, 10**9), 10 * D, place)
+        gone, place = gone + step.gone, step.onward
+    assert gone == 1
