@@ -39,10 +39,10 @@ def edit(session: Session) -> int:
         after = from_file(str(path))
     changes = _changes(before, after)
     if not changes:
-        session.out.note(f"Nothing changed of {view.get('name')}.")
+        session.acted(f"Nothing changed of {view.get('name')}.", {"changed": []})
         return DONE
     session.client.call("Change", "sa{sv}", str(view["id"]), packed(changes))
-    session.out.note(f"Changed {view.get('name')}: {', '.join(sorted(changes))}.")
+    session.acted(f"Changed {view.get('name')}: {', '.join(sorted(changes))}.", {"changed": sorted(changes)})
     return DONE
 
 

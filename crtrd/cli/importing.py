@@ -245,15 +245,21 @@ def verify(session: Session) -> int:
     use_host(calendars)
     for fault in faults:
         session.complain(str(fault))
+    told: list[object] = []
     wrong = 0
     for file in session.options.file:
+        found: dict[str, object] = {"file": file, "name": None, "error": None}
         try:
-            found = verify_file(Path(file), host_zone())
+            found["name"] = verify_file(Path(file), host_zone()).name
+            session.out.note(f"{file}: defines {found['name']}")
         except ConfigError as error:
             wrong += 1
-            session.complain(str(error))
-        else:
-            session.out.note(f"{file}: defines {found.name}")
+            found["error"] = str(error)
+            if not session.out.json:
+                session.complain(str(error))
+        told.append(found)
+    if session.out.json:
+        session.out.dump(told)
     return FAILED if wrong else DONE
 
 

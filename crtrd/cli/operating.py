@@ -59,6 +59,7 @@ def log_level(session: Session) -> int:
     """Show it, or leave out events that are less urgent until the daemon ends."""
     if session.options.level:
         session.client.set_property(names.LOG_PATH, names.LOG_INTERFACE, "LogLevel", session.options.level)
+        session.acted()
         return DONE
     level = session.client.properties(names.LOG_PATH, names.LOG_INTERFACE).get("LogLevel")
     if session.out.json:

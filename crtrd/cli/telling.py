@@ -76,6 +76,7 @@ def outbox(session: Session) -> int:
         if not options.delivery:
             raise Failure(f"cannot {options.action}: which delivery?", USAGE)
         session.client.call("RetryDelivery" if options.action == "retry" else "DiscardDelivery", "s", options.delivery)
+        session.acted()
         return DONE
     views = session.everything("ListOutbox", {"state": options.state})
     if session.out.json:
@@ -102,6 +103,7 @@ def _moment(view: View, key: str) -> str:
 def escalations(session: Session) -> int:
     if session.options.deliver:
         session.client.call("DeliverEscalation", "s", session.options.deliver)
+        session.acted()
         return DONE
     views = session.everything("ListEscalations", {})
     if session.out.json:

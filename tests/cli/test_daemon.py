@@ -1,5 +1,6 @@
 """crtrctl with a whole daemon: heard while it runs, followed, edited, checked."""
 
+import json
 import os
 import pty
 import subprocess
@@ -8,6 +9,7 @@ import time
 
 import pytest
 
+from crtrd.cli.main import VERBS
 from tests.instance import Instance
 
 pytestmark = pytest.mark.bus
@@ -95,3 +97,37 @@ def test_doctor_is_content(crtrd):
     assert done.returncode == 1
     assert f"remedy: chmod 0700 {crtrd.places.state}" in done.stdout
     crtrd.places.state.chmod(0o700)
+
+
+EVERY = {
+    "list": "", "status": "spoken", "show": "spoken", "cat": "spoken", "is-active": "spoken", "is-failed": "spoken",
+    "arm": "more --every 1h -- true", "edit": "spoken", "change": "spoken --retries 1", "cancel": "more",
+    "import": "{tab}", "export": "spoken", "verify": "{file} {home}/none.toml", "pause": "spoken", "resume": "spoken",
+    "skip": "spoken", "poke": "spoken", "run": "spoken --wait", "trigger": "spoken", "rerun": "{occurrence}",
+    "backfill": "spoken now now", "kill": "{run}", "occurrences": "spoken", "runs": "spoken", "run-info": "{run}",
+    "why": "spoken now", "next": "spoken", "calendar": "@daily", "inbox": "", "outbox": "", "escalations": "",
+    "drain": "", "undrain": "", "log-level": "info", "version": "", "doctor": "", "migrate": "--list",
+    "daemon-reload": "", "daemon-reexec": "",
+}
+ELSEWHERE = {"logs", "monitor"}
+"""journalctl's own JSON, and what never ends."""
+
+
+def test_every_verb_answers_in_json(crtrd, tmp_path):
+    assert set(EVERY) | ELSEWHERE == set(VERBS)
+    tab, file = tmp_path / "tab", tmp_path / "good.toml"
+    tab.write_text("0 1 * * * true\n")
+    file.write_text('[cron]\nschedule = ["@daily"]\ncommand = ["true"]\n')
+    crtrd.env["EDITOR"] = "true"
+    crtrd.ctl("arm", "spoken", "--every", "1h", "--on-failure", "continue", "--", "false")
+    crtrd.ctl("run", "spoken", "--wait", check=False)
+    run = crtrd.json("runs", "spoken")[0]
+    places = {"tab": tab, "file": file, "home": tmp_path, "run": run["id"], "occurrence": run["occurrence_id"]}
+    for verb, words in EVERY.items():
+        done = crtrd.ctl("--json=short", verb, *words.format(**places).split(), check=False)
+        said = (done.stdout or done.stderr).splitlines()
+        assert len(said) == 1, (verb, done)
+        assert said[0][:1] in "[{", (verb, done)
+        json.loads(said[0])
+    found = json.loads(crtrd.ctl("verify", str(file), str(tmp_path / "none"), "--json=short", check=False).stdout)
+    assert [(each["name"], bool(each["error"])) for each in found] == [("good", False), (None, True)]
