@@ -165,7 +165,7 @@ class Client:
         message.header.flags = self._flags
         try:
             self._socket.settimeout(self._patience)
-            self._socket.sendall(message.serialise(serial=serial))
+            self._socket.sendall(message.serialise(serial=serial), socket.MSG_NOSIGNAL)  # see main: SIGPIPE ends us
         except OSError as error:
             raise Unreachable(self._lost(os.strerror(error.errno or 0))) from error
         except UnicodeEncodeError as error:
@@ -243,12 +243,12 @@ def _connect(address: str) -> socket.socket:
         connection.connect(get_bus(address))
         authenticator = Authenticator(enable_fds=True)
         for data in authenticator:
-            connection.sendall(data)
+            connection.sendall(data, socket.MSG_NOSIGNAL)
             received = connection.recv(1024)
             if not received:
                 raise ConnectionResetError(104, "the bus closed the connection")
             authenticator.feed(received)
-        connection.sendall(BEGIN)
+        connection.sendall(BEGIN, socket.MSG_NOSIGNAL)
     except BaseException:
         connection.close()
         raise

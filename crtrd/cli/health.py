@@ -38,7 +38,7 @@ def trigger_socket(places: Places) -> Iterator[Finding]:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        yield Finding(Grade.FAULT, f"{path}: {error.strerror}", f"{unit} enable --now crtrd.socket")
+        yield Finding(Grade.FAULT, f"{path}: {error.strerror}", f"{unit} restart crtrd.socket crtrd.service")
         return
     if stat.S_IMODE(mode) & 0o007:
         yield Finding(Grade.FAULT, f"{path} is open to everybody (mode {stat.S_IMODE(mode):04o})",
@@ -47,7 +47,7 @@ def trigger_socket(places: Places) -> Iterator[Finding]:
         connection.settimeout(ANSWER_SECONDS)
         try:
             connection.connect(str(path))
-            connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: crtrd\r\n\r\n")
+            connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: crtrd\r\n\r\n", socket.MSG_NOSIGNAL)
             answer = connection.recv(64)
         except PermissionError:
             yield Finding(Grade.NOTE, f"{path} is not for this user", "members of the group crtrd may connect")
@@ -112,8 +112,11 @@ def store(places: Places) -> Iterator[Finding]:
     except sqlite3.DatabaseError as error:
         said = [str(error)]
     if said != ["ok"]:
+        unit = "systemctl --user" if places.user else "systemctl"
         yield Finding(Grade.FAULT, f"{places.ledger} is damaged: {said[0]}",
-                      f"stop crtrd, keep a copy, then: sqlite3 {places.ledger} .recover | sqlite3 new.sqlite3")
+                      f"{unit} stop crtrd.socket crtrd.service; mv {places.ledger} {places.ledger}.damaged; "
+                      f"{unit} start crtrd.socket crtrd.service; sqlite3 {places.ledger}.damaged .recover may tell "
+                      "what was in it")
         return
     space = os.statvfs(places.state)
     if space.f_bavail * space.f_frsize < 50 << 20:
@@ -142,8 +145,8 @@ def zones(_places: Places) -> Iterator[Finding]:
         try:
             ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            yield Finding(Grade.FAULT, f"there is no data for the zone {name}", "apt install tzdata, or timedatectl "
-                          "set-timezone …")
+            yield Finding(Grade.FAULT, f"there is no data for the zone {name}",
+                          "apt install --reinstall tzdata, or timedatectl set-timezone …")
             return
     yield Finding(Grade.GOOD, f"zone data is there, this host is in {host_zone()}")
 

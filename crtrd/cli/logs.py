@@ -83,6 +83,7 @@ def logs(session: Session) -> int:
     command.append(match_of(session, options.what))
     if not options.user and closed():
         session.complain(CLOSED)
+        command.insert(1, "--quiet")  # which says the same in other words
     os.execv(program, command)  # noqa: S606 - it is the rest of this command
 
 

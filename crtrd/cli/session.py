@@ -74,7 +74,7 @@ class Session:
 
     def complain(self, text: str) -> None:
         """A fault that does not end the command, on standard error."""
-        print(harmless(text), file=sys.stderr)
+        print(self.out.fold(harmless(text)) if sys.stderr.isatty() else harmless(text), file=sys.stderr)
 
     def everything(self, member: str, criteria: dict[str, object], most: int | None = None) -> list[View]:
         """All views of a list, page by page, at most `most`. A page may be empty and not the last."""

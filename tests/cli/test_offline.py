@@ -4,6 +4,7 @@ import argparse
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -360,3 +361,10 @@ def test_rows_are_counted_in_english(capsys, noun, said):
     for count, sentence in enumerate(said):
         render.Terminal().table(("A",), [("x",)] * count, flexible=0, total=noun)
         assert capsys.readouterr().out.splitlines()[-1] == sentence
+
+
+def test_no_connection_that_breaks_ends_the_command_without_a_word():
+    """SIGPIPE is at its default for the sake of `crtrctl list | head`; whoever writes to a socket wants its error."""
+    for path in Path(main.__file__).parent.glob("*.py"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert ".sendall(" not in line or "MSG_NOSIGNAL" in line, (path.name, line)
