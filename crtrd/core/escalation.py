@@ -6,9 +6,9 @@
 
 The brief stands in the place of the run's own message at those sinks of the cron that people read, from the moment of
 the pause on: so that one failure is one message there, and nobody waits for the unit. What the default adds is what
-has not got it. A unit that is still at work is looked at again (`look_at`) until it has ended: one that fails late has
-failed too. One that is open, or was at work when the machine went down, is begun again. The pause stands, whatever
-becomes of the escalation: it is what keeps one failure from becoming a hundred messages.
+has not got it. The unit is looked at (`look_at`) until it has ended: one that fails late has failed too. One that is
+open, or had not ended when the machine went down, is begun again. The pause stands, whatever becomes of the
+escalation: it is what keeps one failure from becoming a hundred messages.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ from crtrd.core.message import of_escalation
 from crtrd.core.occurrence import Occurrence, derive_id
 from crtrd.errors import Code, RequestError
 
-FIRST_LOOK, LONGEST_LOOK = 5 * SECOND, HOUR
-"""Twice the time since the pause, within these: a unit that works for an hour costs a dozen looks."""
+FIRST_LOOK, LONGEST_LOOK = 2 * SECOND, HOUR
+"""Each look at twice the time since the pause, within these: a unit that works for an hour costs a dozen of them."""
 LAST_LOOK = 7 * 24 * HOUR
 """What is at work for longer is a service of its own."""
 

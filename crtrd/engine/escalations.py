@@ -25,7 +25,8 @@ class Escalations:
             now = self._engine.reactor.clock.wall()
             self._engine.post(EscalationTold(now, None, os.geteuid(), name, self._owner(name)))
         else:
-            self._manager.run_service(_unit(name), lambda seen: self._saw(name, seen))
+            self._manager.start_unit(
+                _unit(name), lambda error: self._saw(name, Fared(at_work=not error, failure=str(error or ""))))
 
     def look_after(self, name: str) -> None:
         """A manager that does not answer says nothing about the unit: the next look is planned already."""
@@ -33,10 +34,9 @@ class Escalations:
             self._manager.look_after(
                 _unit(name), lambda seen: None if isinstance(seen, ManagerError) else self._saw(name, seen))
 
-    def _saw(self, name: str, seen: Fared | ManagerError) -> None:
-        error, at_work = (str(seen), False) if isinstance(seen, ManagerError) else (seen.failure, seen.at_work)
+    def _saw(self, name: str, seen: Fared) -> None:
         now = self._engine.reactor.clock.wall()
-        self._engine.post(EscalationEnded(now, name, error, self._owner(name), at_work))
+        self._engine.post(EscalationEnded(now, name, seen.failure, self._owner(name), seen.at_work))
 
     def _owner(self, name: str) -> Owner:
         try:

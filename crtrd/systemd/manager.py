@@ -25,7 +25,6 @@ CALL_SECONDS = 2
 """The longest wait of one call, during which Python's global lock is held: see probe.py for why it hardly ever is."""
 JOB_SECONDS = 2.0
 STEP_SECONDS = 0.002
-LOOK_SECONDS = 0.1
 MARGINS = 100_000, 500_000
 """Microseconds ahead that a wake-up must lie to be armed before it passes; the second for a machine that is busy."""
 DESTINATION = b"org.freedesktop.systemd1"
@@ -113,17 +112,16 @@ class Manager:
 
         self._ask(work, done)
 
-    def run_service(self, name: str, done: Callable[["Fared | ManagerError"], None]) -> None:
-        """Have a service started and look at it for a moment: `done` hears how it has fared by then."""
+    def look_after(self, name: str, done: Callable[["Fared | ManagerError"], None]) -> None:
+        """How a service fares that was started in this boot; one that has ended well is put away. The error: nobody can
+        tell."""
         def work(connection: _Connection) -> Fared:
-            connection.start(name)
-            return connection.wait_settled(name)
+            fared = connection.fares(name)
+            if fared == Fared():
+                connection.stop(name)
+            return fared
 
         self._ask(work, done)
-
-    def look_after(self, name: str, done: Callable[["Fared | ManagerError"], None]) -> None:
-        """How a service fares that was started in this boot. The error: nobody can tell."""
-        self._ask(lambda connection: connection.fares(name) or Fared(), done)
 
     def start_unit(self, name: str, done: Callable[[ManagerError | None], None]) -> None:
         """Have a unit started; `done` hears whether the job was taken, not how the unit fares."""
@@ -185,32 +183,23 @@ class _Connection:
     def start(self, name: str) -> None:
         self._call(b"StartUnit", self._marshal(b"ss", [name.encode(), b"replace"]))
 
-    def wait_settled(self, name: str) -> "Fared":
-        """How it has fared once it has ended, or after JOB_SECONDS. So few looks, well within the request's deadline.
+    def fares(self, name: str) -> "Fared":
+        """Asked for its job first: one that has none any more is in the state in which its start has left it.
 
-        What has not begun until then has ended well and was forgotten.
+        One that has ended well is forgotten at once, and looks as if it had never been started, for want of something
+        that it depends on or of a condition. With RemainAfterExit=yes it stays, and the two can be told apart.
         """
-        fared = None
-        for _ in range(int(JOB_SECONDS / LOOK_SECONDS)):
-            fared = self.fares(name)
-            if (fared is not None and not fared.at_work) or self._closed.wait(LOOK_SECONDS):
-                break
-        return fared or Fared()
-
-    def fares(self, name: str) -> "Fared | None":
-        """None: it is inactive and has never been anything else, as before its start and after a good end.
-
-        Whether it has begun is asked first: a start between the questions must not look like a good end.
-        """
-        begun = bool(self.get(name, "Unit", "StateChangeTimestampMonotonic", b"t"))
+        waits = self.get(name, "Unit", "Job", b"(uo)")[0]
         found = self.get(name, "Unit", "ActiveState", b"s").decode()
         if found == "failed":
             return Fared(failure=f"{name} failed: {self.get(name, 'Service', 'Result', b's').decode()}")
-        if found == "active":  # with RemainAfterExit=, for whom all is done
+        if found == "active":
             return Fared(at_work=self.get(name, "Unit", "SubState", b"s") != b"exited")
-        if found != "inactive" or self.get(name, "Unit", "Job", b"(uo)")[0]:
+        if waits or found != "inactive":
             return Fared(at_work=True)
-        return Fared() if begun else None
+        if self.get(name, "Service", "RemainAfterExit", b"b"):
+            return Fared(failure=f"{name} has not been started: a dependency or condition is not met")
+        return Fared()
 
     def stop(self, name: str) -> None:
         """Stop the unit, forget its failure, and wait until it is inactive. No unit, nothing to do."""

@@ -252,7 +252,7 @@ def test_a_unit_at_work_is_looked_at_less_and_less_until_it_has_ended(world):
         acts = kinds(world.wake(), LookAfter)
         looks += [(due - began) // S for _ in acts]
         world.do(events.EscalationEnded(world.now, name, at_work=True))
-    assert looks[:6] == [5, 10, 20, 40, 80, 160]
+    assert looks[:6] == [2, 4, 8, 16, 32, 64]
     assert len(looks) < 40
     world.do(events.EscalationEnded(world.now, name))
     assert world.owed().next_wake is None

@@ -43,6 +43,7 @@ def test_an_escalation_is_a_unit_whose_default_is_inbox_and_mail(machine):
     assert [each["subject"] for each in json.loads(inbox)] == ["job is paused by failure: exit-code: exit status 3"]
     assert machine.run("crtrctl is-active job", check=False).returncode == 3
     machine.wait_for(lambda: gone(machine), 15, "the idle exit")
+    machine.wait_for(lambda: "crtrd-escalate@" not in machine.run("systemctl list-units --no-pager").stdout, 20)
 
 
 def test_an_override_takes_the_place_of_the_default(machine):
@@ -51,9 +52,8 @@ def test_an_override_takes_the_place_of_the_default(machine):
     machine.run("systemctl daemon-reload")
     prepare(machine)
     fail_for_good(machine)
-    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE state = 'started'"), 20)
-    (found,) = rows(machine, "SELECT id, look_at FROM escalations")
-    assert found["look_at"] is None
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE state = 'started' AND look_at IS NULL"), 20)
+    (found,) = rows(machine, "SELECT id FROM escalations")
     assert machine.run("cat /root/paged").stdout == found["id"] + "\n"
     assert rows(machine, "SELECT sink, kind FROM outbox") == [{"sink": "inbox", "kind": "escalated"}]
     machine.run(["crtrctl", "arm", "quiet", "--every", "2s", "--on-output", "silent", "--", "false"])
@@ -74,7 +74,7 @@ def test_a_broken_override_is_recorded_and_the_default_is_done(machine):
 
 
 def test_an_override_that_fails_late_is_recorded_though_the_daemon_has_left(machine):
-    """The daemon watches for two seconds and leaves; then the next look wakes it."""
+    """Each look at the unit wakes the daemon, which leaves in between."""
     machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
                   "[Service]\nExecStart=\nExecStart=/bin/sh -c 'sleep 12; exit 7'\n")
     machine.run("systemctl daemon-reload")
@@ -95,6 +95,19 @@ def test_an_override_that_fails_late_is_recorded_though_the_daemon_has_left(mach
     assert machine.run("journalctl --no-pager -o cat CRTRD_EVENT=cron.escalation.spawn_failed").stdout
 
 
+def test_an_override_that_is_never_started_is_recorded(machine):
+    """systemd takes the job, and nothing comes of it: a unit that it requires fails."""
+    machine.write("/etc/systemd/system/needed.service", "[Service]\nType=oneshot\nExecStart=/bin/false\n")
+    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
+                  "[Unit]\nRequires=needed.service\nAfter=needed.service\n")
+    machine.run("systemctl daemon-reload")
+    prepare(machine)
+    machine.run(["crtrctl", "arm", "job", "--every", "2s", "--on-output", "silent", "--", "false"])
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE state = 'spawn-failed'"), 30)
+    assert "has not been started" in rows(machine, "SELECT error FROM escalations")[0]["error"]
+    machine.wait_for(lambda: rows(machine, "SELECT 1 FROM outbox WHERE kind = 'escalated' AND state = 'delivered'"), 20)
+
+
 def test_an_override_that_takes_its_time_and_ends_well_is_no_failure(machine):
     machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
                   "[Service]\nExecStart=\nExecStart=/bin/sh -c 'sleep 6; echo %i >> /root/paged'\n")
@@ -103,6 +116,7 @@ def test_an_override_that_takes_its_time_and_ends_well_is_no_failure(machine):
     fail_for_good(machine)
     machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE look_at IS NOT NULL"), 20)
     machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE look_at IS NULL"), 40, "the last look")
+    machine.wait_for(lambda: gone(machine), 15, "the idle exit")
     (found,) = rows(machine, "SELECT id, state, error FROM escalations")
     assert (found["state"], found["error"]) == ("started", "")
     assert machine.run("cat /root/paged").stdout == found["id"] + "\n"
