@@ -22,7 +22,7 @@ def write_brief(cron: Cron, occurrence: Occurrence, facts: Facts) -> str:
     head = f"{cron.name} is paused by {cron.paused_by}: {cron.note}"
     lines = [head, "", *_identity(cron), "", *_failure(occurrence)]
     for run in failed[:HEADS_OF]:
-        lines += [*_ended(run), *block("standard output", run.stdout), *block("standard error", run.stderr)]
+        lines += ["", *_ended(run), *block("standard output", run.stdout), *block("standard error", run.stderr)]
     if (more := len(failed) - HEADS_OF) > 0:
         lines += ["", f"and {more} more that failed: crtrctl runs {cron.name}"]
     return "\n".join([*lines, "", *_history(runs), "", *_remedies(cron, failed)]) + "\n"
