@@ -18,7 +18,7 @@ def run_settled(cron: Cron, run: Run, now: int, facts: Facts, *, canceled: bool 
 
     Where its end has just paused the cron, people get the brief in its place: one message at the final failure.
     """
-    brief = escalation.of(run.occurrence_id, cron.id, facts)
+    brief = escalation.of(run.occurrence_id, cron.id, facts) if run.result in FAILURES else None
     for sink in dict.fromkeys(cron.definition.sinks):
         if sink.startswith("heartbeat:"):
             yield from _ping(cron, run, sink, now)

@@ -65,6 +65,24 @@ def test_an_alarm_a_failure_and_a_recovery_with_heartbeats(tmp_path, receiver):
         assert "cron.recovered: job: succeeded again after 2 failures" in crtrd.said()
 
 
+def test_a_receiver_that_asks_for_two_hours_gets_them_over_another_life_too(tmp_path, receiver):
+    receiver.script = [(429, {"Retry-After": "7200"})]
+    with Instance(tmp_path / "home") as crtrd:
+        crtrd.start()
+        crtrd.ctl("arm", "job", "--on-failure", "continue", "--sink", f"webhook:{receiver.url()}", "--", "false")
+        crtrd.ctl("run", "job", "--wait", check=False)
+        crtrd.wait_for(lambda: crtrd.rows("SELECT failures FROM queues"))
+        crtrd.kill()
+        crtrd.start()
+        crtrd.ctl("run", "job", "--wait", check=False)
+        ((until, made),) = crtrd.rows("SELECT q.until, d.created_at FROM queues q, outbox d ORDER BY d.serial LIMIT 1")
+        assert until - made >= 7200 * 10**6
+        assert [row["state"] for row in crtrd.json("outbox")] == ["pending"] * 2
+        assert len(receiver.seen) == 1
+        crtrd.ctl("outbox", "retry", rows(crtrd, "id")[0])
+        crtrd.wait_for(lambda: rows(crtrd) == ["delivered"] * 2)
+
+
 def test_an_inbox_with_a_damaged_line_says_so_and_is_whole_after_the_next_start(tmp_path):
     with Instance(tmp_path / "home") as crtrd:
         crtrd.start()

@@ -89,6 +89,9 @@ def test_alice_has_crons_of_her_own(guarded):
     assert alice("arm more --user root -- id", check=False).returncode == 5
     assert guarded.run_as("bob", "crtrctl --system show mine", check=False).returncode == 5
     assert alice("cancel mine").returncode == 0
+    (run,) = json.loads(alice("runs mine --json=short").stdout)  # what is remembered of it stays hers
+    assert alice(f"run-info {run['id']}").stdout
+    assert guarded.run_as("bob", f"crtrctl --system run-info {run['id']}", check=False).returncode == 5
 
 
 def test_polkit_is_asked_and_without_it_only_root_may(guarded):
