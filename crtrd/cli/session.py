@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crtrd.cli.client import Client
 
 DONE, FAILED, USAGE, NOT_ACTIVE, NOT_FOUND, NOT_AUTHORISED, UNREACHABLE = range(7)
-PAGE = 500
+PAGE = 200
 
 View = dict[str, object]
 

@@ -25,7 +25,7 @@ from crtrd.control.metrics import Metrics
 from crtrd.core import events
 from crtrd.core.cron import SECOND, Cron, Definition, Overlap, whose
 from crtrd.core.effects import Announce
-from crtrd.core.occurrence import Occurrence, Origin
+from crtrd.core.occurrence import Cell, Occurrence, Origin
 from crtrd.core.timetable import compiled, instants_ahead
 from crtrd.engine.engine import Engine
 from crtrd.engine.lifecycle import Stage
@@ -243,15 +243,13 @@ class Control:
             raise RequestError(Code.NO_SUCH_CRON, f"cannot find cron {_shown(wanted)}: no cron has that name or id")
         return cron
 
-    def _summary(self, cron: Cron) -> views.View:
-        last, last_run = self.queries.last_settled(cron.id)
-        running = self.queries.live_count(cron.id)
-        return views.cron_view(
-            cron, held=self.queries.held_count(cron.id), last=last, last_run=last_run, running=running)
+    def _summaries(self, crons: list[Cron]) -> list[views.View]:
+        standing = self.queries.standing([cron.id for cron in crons])
+        return [views.cron_view(cron, standing[cron.id]) for cron in crons]
 
     def _get_cron(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         cron = self.cron(given[0])
-        reply(views.cron_details(cron, self._summary(cron)))
+        reply(views.cron_details(cron, self._summaries([cron])[0]))
 
     def _get_run(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         wanted = arguments.text(given[0], "run")
@@ -270,19 +268,19 @@ class Control:
 
     def _get_occurrence(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         found = self._occurrence(given[0])
-        reply(self._seen(found))
+        reply(self._seen(found, self.queries.cells(found.id)))
 
-    def _seen(self, row: Occurrence) -> views.View:
+    def _seen(self, row: Occurrence, cells: list[Cell]) -> views.View:
         """With what it waits for, where it waits."""
         row = replace(row, detail=waiting.detail(row, self.engine, self.queries))
-        return views.occurrence_view(row, self.queries.cells(row.id))
+        return views.occurrence_view(row, cells)
 
     def _list_crons(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         wanted, (limit, after) = arguments.cron_filter(given[0]), arguments.page(given[1], given[2])
         if caller.limited:
             wanted = replace(wanted, ids=self._own_crons(caller))
         crons, onward = self.queries.crons(wanted, limit, after)
-        reply(([self._summary(cron) for cron in crons], str(onward) if onward else ""))
+        reply((self._summaries(crons), str(onward) if onward else ""))
 
     def _own_crons(self, caller: Caller) -> tuple[str, ...]:
         """Ids of the crons that are the caller's, and of those that were and still have history."""
@@ -311,8 +309,8 @@ class Control:
 
     def _list_occurrences(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         wanted, limit, after = self.history(given, caller, "list occurrences", {"status": str})
-        found, onward = self.queries.occurrences(wanted, limit, after)
-        rows = [self._seen(each) for each in found]
+        found, onward = self.queries.occurrences_with_cells(wanted, limit, after)
+        rows = [self._seen(each, cells) for each, cells in found]
         reply((rows, str(onward) if onward else ""))
 
     def _list_runs(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:

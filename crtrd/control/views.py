@@ -10,19 +10,19 @@ from crtrd.core.delivery import Delivery, DeliveryState, Escalation
 from crtrd.core.occurrence import Cell, Occurrence, Run
 from crtrd.core.sinks import parse
 from crtrd.core.timetable import instants_ahead
+from crtrd.ledger.queries import Standing
 
 View = dict[str, object]
 
 
-def cron_view(cron: Cron, *, held: int, last: Occurrence | None, last_run: Run | None, running: int) -> View:
+def cron_view(cron: Cron, standing: Standing) -> View:
     """The row of `list`."""
     return {
         "id": cron.id, "name": cron.name, "state": str(cron.state), "paused_by": str(cron.paused_by),
         "note": cron.note, "schedule": list(cron.definition.schedule), "timezone": cron.definition.timezone,
         "next": next(instants_ahead(cron), None), "skips": list(cron.skip_next),
-        "held": held, "running": running, "last_status": str(last.status) if last else None,
-        "last_at": last.instant if last else None, "last_run": last_run.id if last_run else None,
-        "last_result": str(last_run.result) if last_run and last_run.result else None,
+        "held": standing.held, "running": standing.running, "last_status": standing.last_status,
+        "last_at": standing.last_at, "last_run": standing.last_run, "last_result": standing.last_result,
         "failures": cron.failures, "owner": cron.owner, "source": cron.source, "created_at": cron.created_at,
         "changed_at": cron.changed_at,
     }

@@ -28,6 +28,6 @@ def _in_the_way(row: Occurrence, engine: Engine, queries: Queries) -> str:  # no
     size = dict(limits.pools).get(pool)
     if size is not None and queries.pool_count(pool) >= size:
         return f"waits for a place in pool {pool}, which has {size}"
-    if queries.counts()["live"] >= limits.max_runs_at_once:
+    if queries.live_count() >= limits.max_runs_at_once:
         return f"waits for a place: {limits.max_runs_at_once} runs at once are allowed"
     return ""

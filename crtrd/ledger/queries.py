@@ -7,6 +7,7 @@ by an index that leads to little more than the answer (SQLite is told which, whe
 that is narrowed by what no index knows looks through `SCAN` rows a page. Counted by tests/ledger/test_cost.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +51,32 @@ FORMER = """WITH RECURSIVE each(id) AS (
 """From cron to cron by the index, of each its newest row: names have no index of their own."""
 
 
+STANDING = f"""SELECT c.id, o.status, o.instant, r.id, r.result FROM crons c
+   LEFT JOIN occurrences o ON o.serial = (
+     SELECT max(serial) FROM occurrences INDEXED BY occurrences_ran WHERE cron_id = c.id AND status IN ({RAN}))
+   LEFT JOIN runs r ON r.serial = (SELECT max(serial) FROM runs WHERE cron_id = c.id)
+  WHERE c.id IN ({{places}})"""  # noqa: S608 - constants
+HELD_OF = """SELECT cron_id, count(*) FROM occurrences INDEXED BY occurrences_open
+   WHERE settled_at IS NULL AND status = 'held' GROUP BY cron_id"""
+LIVE_OF = "SELECT cron_id, count(*) FROM runs INDEXED BY runs_live WHERE phase <> 'ended' GROUP BY cron_id"
+MOST_CELLS = 2000
+"""Cells that one page of occurrences shows at most, and those of one more occurrence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a list says of a cron besides its definition."""
+
+    last_status: str | None = None
+    """Of the newest settled occurrence that was not refused from the first."""
+    last_at: int | None = None
+    last_run: str | None = None
+    """The newest run, also where it is live."""
+    last_result: str | None = None
+    held: int = 0
+    running: int = 0
+
+
 class Queries:
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
@@ -83,6 +110,21 @@ class Queries:
         """Newest first."""
         found, onward = self._newest(OccurrenceRow, wanted, limit, after)
         return [rows.occurrence_from_row(row[1:]) for row in found], onward
+
+    def occurrences_with_cells(
+        self, wanted: Filter, limit: int, after: int
+    ) -> tuple[list[tuple[Occurrence, list[Cell]]], int]:
+        """The same; where each has hundreds of cells there are fewer on a page."""
+        found, onward = self._newest(OccurrenceRow, wanted, limit, after)
+        values: list[tuple[Occurrence, list[Cell]]] = []
+        shown = previous = 0
+        for row in found:
+            if shown >= MOST_CELLS:
+                return values, previous
+            occurrence = rows.occurrence_from_row(row[1:])
+            values.append((occurrence, self.cells(occurrence.id)))
+            shown, previous = shown + len(values[-1][1]), int(row[0])
+        return values, onward
 
     def runs(self, wanted: Filter, limit: int, after: int) -> tuple[list[Run], int]:
         """Newest first."""
@@ -128,17 +170,23 @@ class Queries:
         query = CellRow.select().where(CellRow.occurrence_id == occurrence_id).order_by(CellRow.place, CellRow.target)
         return [rows.cell_from_row(row) for row in self._fetch(query)]
 
-    def last_settled(self, cron_id: str) -> tuple[Occurrence | None, Run | None]:
-        """The newest settled occurrence that ran, and the newest run, of a cron."""
-        found = self._rows(
-            f"{rows.OCCURRENCE_SELECT} INDEXED BY occurrences_ran WHERE o.cron_id = ? AND o.status IN ({RAN}) "
-            "ORDER BY o.serial DESC LIMIT 1", cron_id)
-        runs = self._rows(rows.RUN_SELECT + " WHERE r.cron_id = ? ORDER BY r.serial DESC LIMIT 1", cron_id)
-        return (rows.occurrence_from_row(found[0]) if found else None, rows.run_from_row(runs[0]) if runs else None)
+    def standing(self, cron_ids: Sequence[str]) -> dict[str, Standing]:
+        """How each of the crons stands, asked once for all of them."""
+        places = ", ".join("?" for _ in cron_ids)
+        found = {cron_id: Standing() for cron_id in cron_ids}
+        for row in self._rows(STANDING.format(places=places), *cron_ids):
+            found[row[0]] = Standing(*row[1:])
+        for cron_id, count in self._rows(HELD_OF):
+            if cron_id in found:
+                found[cron_id] = replace(found[cron_id], held=int(count))
+        for cron_id, count in self._rows(LIVE_OF):
+            if cron_id in found:
+                found[cron_id] = replace(found[cron_id], running=int(count))
+        return found
 
-    def held_count(self, cron_id: str = "") -> int:
-        sql = "SELECT count(*) FROM occurrences WHERE settled_at IS NULL AND status = 'held' AND ? IN ('', cron_id)"
-        return int(self._rows(sql, cron_id)[0][0])
+    def held_count(self) -> int:
+        sql = "SELECT count(*) FROM occurrences WHERE settled_at IS NULL AND status = 'held'"
+        return int(self._rows(sql)[0][0])
 
     def pool_count(self, pool: str) -> int:
         sql = "SELECT count(*) FROM runs r JOIN crons c ON c.id = r.cron_id WHERE r.phase <> 'ended' AND c.pool = ?"
@@ -152,9 +200,8 @@ class Queries:
         found = self._rows(sql, cron_id)
         return str(found[0][0]) if found else ""
 
-    def live_count(self, cron_id: str) -> int:
-        sql = "SELECT count(*) FROM runs INDEXED BY runs_live WHERE phase <> 'ended' AND cron_id = ?"
-        return int(self._rows(sql, cron_id)[0][0])
+    def live_count(self) -> int:
+        return int(self._rows("SELECT count(*) FROM runs INDEXED BY runs_live WHERE phase <> 'ended'")[0][0])
 
     def former_cron(self, name_or_id: str) -> str | None:
         """The id of a canceled cron that still has history, by its id or last known name."""
@@ -201,10 +248,9 @@ class Queries:
         """Crons by state, held occurrences, live runs."""
         states = {str(state): int(count) for state, count in
                   self._rows("SELECT state, count(*) FROM crons GROUP BY state")}
-        live = self._rows("SELECT count(*) FROM runs WHERE phase <> 'ended'")[0][0]
         waiting = self._rows("SELECT (SELECT count(*) FROM outbox WHERE state = 'pending') + "
                              "(SELECT count(*) FROM outbox WHERE state = 'sending')")[0][0]
-        return states | {"live": int(live), "held": self.held_count(), "outbox": int(waiting)}
+        return states | {"live": self.live_count(), "held": self.held_count(), "outbox": int(waiting)}
 
     def next_wake(self) -> int | None:
         sql = "SELECT min(next_at) FROM crons WHERE state = 'active' AND next_at IS NOT NULL"

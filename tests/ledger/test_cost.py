@@ -42,9 +42,7 @@ def copy(world, table, by, value, number, changes):
 
 
 QUESTIONS = {
-    "last": lambda ask, cron: ask.last_settled(cron),
-    "live": lambda ask, cron: ask.live_count(cron),
-    "held": lambda ask, cron: ask.held_count(cron),
+    "standing": lambda ask, cron: ask.standing([cron]),
     "counts": lambda ask, _: ask.counts(),
     "at an instant": lambda ask, cron: ask.occurrence_at(cron, 17),
     "covering": lambda ask, cron: ask.occurrence_covering(cron, 17),
@@ -134,3 +132,29 @@ def test_retention_comes_to_what_is_old_behind_much_that_stays(make_world):  # n
         step = world.session.prune(Keep(D, D, 10**9), 10 * D, place)
         gone, place = gone + step.gone, step.onward
     assert gone == 1
+
+
+def test_a_list_of_crons_asks_once_for_all_of_them(make_world):  # noqa: F811
+    world = make_world()
+    ids = [world.arm(f"c{n}", schedule=("every 1m",)).id for n in range(50)]
+    asked = []
+    world.database.connection().set_trace_callback(asked.append)
+    found = Queries(world.database).standing(ids)
+    world.database.connection().set_trace_callback(None)
+    assert found.keys() == set(ids)
+    assert len(asked) == 3
+
+
+def test_a_page_of_occurrences_with_hundreds_of_cells_is_short(make_world):  # noqa: F811
+    """A page of two hundred would otherwise take a second to make, and be thrown away for its size."""
+    world = make_world()
+    cron = world.arm(targets=tuple(f"t{n}" for n in range(500)), overlap="allow")
+    for n in range(7):
+        world.trigger(f"k{n}")
+    queries, sizes, found, cursor = Queries(world.database), [], [], 0
+    while cursor or not sizes:
+        page, cursor = queries.occurrences_with_cells(Filter(cron_id=cron.id), 200, cursor)
+        sizes.append(len(page))
+        found += [occurrence.id for occurrence, _ in page]
+    assert sizes == [4, 3]
+    assert len(set(found)) == 7

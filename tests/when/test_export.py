@@ -14,6 +14,7 @@ from crtrd.config.reader import read_definition
 from crtrd.control.views import cron_details, cron_view
 from crtrd.core.cron import SECOND, Cron, State
 from crtrd.dbus.objects import cron_properties
+from crtrd.ledger.queries import Standing
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 WORD = TEXT.filter(bool)
@@ -48,7 +49,7 @@ COMMANDS = st.one_of(
 def leaves(definition):
     """What crtrctl has in its hands when it exports this cron."""
     cron = Cron("a" * 32, definition, State.ACTIVE, 0, 1, 1, 1, 1)
-    summary = cron_view(cron, held=0, last=None, last_run=None, running=0)
+    summary = cron_view(cron, Standing())
     properties = plain("a{sv}", cron_properties(cron_details(cron, summary)))
     return looking.own({looking.snake(key): value for key, value in properties.items()})
 
