@@ -41,16 +41,18 @@ def alone() -> Iterator[None]:
 
 def measured(name: str, module: ModuleType, world: World, table: Table) -> bool:
     """Whether the row could be measured; a row that cannot does not stop the others."""
-    begun = time.monotonic()
+    before, begun = len(table.rows), time.monotonic()
     try:
         with alone():
+            begun = time.monotonic()
             table.add(name, module.measure(world))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - told in the table, and by the exit status
         traceback.print_exc()
         table.error(name, error)
         return False
     finally:
-        print(f"bench: {name} took {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+        took = f"bench: {name} took {time.monotonic() - begun:.0f} s"
+        print("\n".join([*(" | ".join(row) for row in table.rows[before:]), took]), file=sys.stderr, flush=True)
     return True
 
 

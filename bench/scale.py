@@ -14,7 +14,7 @@ from bench.world import CLOCK, JOB, SERVICE, World
 
 SIZES = (1_000, 10_000, 100_000)
 SETTINGS = 'clock = "internal"\n'
-PASSES, LONE, COLD, ARMED = 40, 10, 5, 200
+PASSES, LONE, COLD, ARMED, STILL = 40, 10, 5, 200, 30
 LEDGER = "/var/lib/crtrd/ledger.sqlite3"
 
 
@@ -43,11 +43,28 @@ class Size:
     """Context switches of all threads and of the spawner in 30 s with nothing due."""
 
 
-def sizes(world: World) -> dict[int, Size]:
+def sizes(world: World) -> dict[int, Size | str]:
+    """Of each size what was measured, or why it could not be."""
     if "scale" not in world.kept:
-        world.kept["scale"] = {count: one_size(world, count) for count in SIZES}
-    found: dict[int, Size] = world.kept["scale"]
+        world.kept["scale"] = {count: _tried(world, count) for count in SIZES}
+    found: dict[int, Size | str] = world.kept["scale"]
     return found
+
+
+def first_and_last(world: World) -> tuple[Size, Size]:
+    """The smallest and the largest. Raises ValueError where one of them could not be measured."""
+    found = [sizes(world)[count] for count in (SIZES[0], SIZES[-1])]
+    small, big = found
+    if isinstance(small, str) or isinstance(big, str):
+        raise ValueError("; ".join(each for each in found if isinstance(each, str)))
+    return small, big
+
+
+def _tried(world: World, count: int) -> Size | str:
+    try:
+        return one_size(world, count)
+    except (AssertionError, ValueError, TimeoutError, LookupError) as error:
+        return f"{count} crons: {str(error).strip().splitlines()[-1]}"
 
 
 def one_size(world: World, count: int) -> Size:
@@ -63,7 +80,7 @@ def one_size(world: World, count: int) -> Size:
     world.crtrd(SETTINGS, keep=True)
     world.program("call.py")
     time.sleep(13)  # the first look for what may be forgotten comes after ten seconds
-    switches = switched(world, 30)
+    switches = switched(world, STILL)
     size = rss(world)
     said = json.loads(world.program("bus.py", "list", "200", timeout=300))
     wake = lone_runs(world)

@@ -14,7 +14,7 @@ from bench.peers.daemons import WITHOUT, APScheduler, Cronie, Cronstable, Debian
 from bench.world import INSIDE, JOB, World
 
 NAME = "P1"
-SAMPLES, EVERY, WARM = 400, 0.4, 10
+SAMPLES, EVERY, WARM = 320, 0.4, 10
 
 
 def measure(world: World) -> list[Line]:

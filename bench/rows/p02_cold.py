@@ -9,7 +9,7 @@ from bench.world import JOB, World
 
 NAME = "P2"
 SETTINGS = 'idle_grace = "100ms"\n'
-SAMPLES, EVERY, WARM = 30, 3.0, 3
+SAMPLES, EVERY, WARM = 25, 3.0, 3
 
 
 def measure(world: World) -> list[Line]:

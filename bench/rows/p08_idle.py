@@ -9,7 +9,7 @@ from bench.world import PROJECT, SERVICE, World
 
 NAME = "P8"
 SETTINGS = 'idle_grace = "100ms"\n'
-EXITS = int(os.environ.get("BENCH_EXITS", "150"))
+EXITS = int(os.environ.get("BENCH_EXITS", "100"))
 CALLS, FROM_MS, TO_MS = 5, 60, 260
 STARTS, EXIT, INACTIVE = "daemon.started", "ExecMainExitTimestampMonotonic", "InactiveEnterTimestampMonotonic"
 

@@ -2,7 +2,7 @@
 
 from bench.core import Line, at_most, figure, short
 from bench.peers.daemons import WITHOUT, APScheduler, Cronie, Cronstable, DebianCron, Peer, Timers
-from bench.scale import SIZES, sizes, status
+from bench.scale import first_and_last, status
 from bench.world import World
 
 NAME = "P9"
@@ -12,8 +12,7 @@ YEARLY = "0 0 1 1 *"
 
 
 def measure(world: World) -> list[Line]:
-    found = sizes(world)
-    small, big = found[SIZES[0]], found[SIZES[-1]]
+    small, big = first_and_last(world)
     everything = int(world.program("everything.py")) / 1024
     world.stop_crtrd()
     peers = "; ".join(f"{peer.name} {short(megabytes(world, peer))}" for peer in (

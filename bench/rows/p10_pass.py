@@ -4,7 +4,7 @@ import time
 
 from bench.core import Line, at_most, figure, ratio, short
 from bench.peers.daemons import Timers
-from bench.scale import SIZES, sizes
+from bench.scale import first_and_last
 from bench.world import INSIDE, World
 
 NAME = "P10"
@@ -12,8 +12,7 @@ NEVER = 4_000_000_000.0
 
 
 def measure(world: World) -> list[Line]:
-    found = sizes(world)
-    small, big = found[SIZES[0]], found[SIZES[-1]]
+    small, big = first_and_last(world)
     return [
         at_most("a pass with 100 000 crons, none due ≤ 1.5x the pass with 1000",
                 ratio([big.passes.median], [small.passes.median]), 1.5, "x",

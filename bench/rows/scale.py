@@ -16,6 +16,9 @@ LONGEST = 90
 def measure(world: World) -> list[Line]:
     lines = []
     for size in sizes(world).values():
+        if isinstance(size, str):
+            lines.append(Line(size, "", float("inf")))
+            continue
         lines.append(told(f"{size.crons} crons", (
             f"load {short(size.load)} us each; one by one by the bus {short(size.arm)} us; "
             f"pass {size.passes.text(' ms')}; list of 200 {size.pages.text(' ms')}, all {short(size.list)} s; "
