@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench.__main__ import rows
 from bench.burst import burst_of
 from bench.core import Table, at_least, at_most, figure, interleave, quantile, ratio, short, stamp, told
 from bench.world import pick
@@ -74,3 +75,9 @@ def test_rows_are_picked_in_the_tables_order():
     assert pick([], ["P1", "P2"]) == ["P1", "P2"]
     with pytest.raises(SystemExit, match="P9"):
         pick(["P9"], ["P1"])
+
+
+def test_every_row_can_be_asked_for_by_its_name_in_the_order_of_the_table():
+    found = rows()
+    assert list(found) == [*(f"P{number}" for number in range(1, 15)), "scale"]
+    assert all(callable(module.measure) for module in found.values())
