@@ -1,7 +1,8 @@
 """`python -m bench [ROW…]`: measures the rows, prints the table; without a row all of them, kept in RESULTS.md.
 
 Ends with 1 where a row could not be measured. A goal that is missed is a result, not an error.
-BENCH_LOCK names a file that is locked while a row is measured, where several share a machine.
+BENCH_PLACE=here measures without a machine (see here.py). BENCH_LOCK names a file that is locked while a row is
+measured, where several share a machine.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from types import ModuleType
 
 import bench.rows
 from bench.core import Table
+from bench.here import Here
 from bench.world import World, facts, pick
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -59,13 +61,13 @@ def measured(name: str, module: ModuleType, world: World, table: Table) -> bool:
 def main() -> int:
     known = rows()
     wanted = pick(sys.argv[1:], known)
-    table = Table()
-    with World() as world:
+    table, here = Table(), os.environ.get("BENCH_PLACE") == "here"
+    with Here() if here else World() as world:
         done = [measured(name, known[name], world, table) for name in wanted]
         about = facts(world)
     text = "\n".join(f"- {line}" for line in about) + "\n\n" + table.markdown() + "\n"
     print(text)
-    if len(wanted) == len(known):
+    if len(wanted) == len(known) and not here:
         RESULTS.write_text(INTRODUCTION + text)
     return 0 if all(done) else 1
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from bench.burst import next_due
 from bench.core import Figure, figure, stamp
-from bench.world import CLOCK, JOB, SERVICE, World
+from bench.here import Here
+from bench.world import CLOCK, JOB, LEDGER, SERVICE, World
 
 SIZES = (1_000, 10_000, 100_000)
 SETTINGS = 'clock = "internal"\n'
 PASSES, LONE, COLD, ARMED, STILL = 40, 10, 5, 200, 30
-LEDGER = "/var/lib/crtrd/ledger.sqlite3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Size:
     """Seconds for all pages of 200."""
     wake: Figure
     """Due to exec of a lone run."""
-    cold: Figure
+    cold: Figure | None
     """The daemon is not running: a call by the socket until its answer."""
     switches: int
     """Context switches of all threads and of the spawner in 30 s with nothing due."""
@@ -85,7 +85,7 @@ def one_size(world: World, count: int) -> Size:
     said = json.loads(world.program("bus.py", "list", "200", timeout=300))
     wake = lone_runs(world)
     copy = world.fresh("ledger")
-    world.machine.run(f"sqlite3 {LEDGER} '.backup {copy}'", timeout=120)
+    world.run(["sqlite3", LEDGER, f".backup {world.place(copy)}"])
     passes = json.loads(world.program("passes.py", copy, str(PASSES)))
     return Size(count, load * 1e6 / count, arm * 1e6 / ARMED, rss_loaded, size, figure(passes), figure(said["pages"]),
                 sum(said["pages"]) / 1000, wake, cold_calls(world), switches)
@@ -120,9 +120,11 @@ def lone_runs(world: World) -> Figure:
     return figure(each / 1e6 - due * 1000 for each, due in zip(ran, dues, strict=True))
 
 
-def cold_calls(world: World) -> Figure:
+def cold_calls(world: World) -> Figure | None:
+    if isinstance(world, Here):
+        return None
     took = []
     for _ in range(COLD):
-        world.machine.run("systemctl stop crtrd.service")
+        world.stop_service()
         took.append(float(world.program("call.py", "timed")))
     return figure(took)

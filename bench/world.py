@@ -12,7 +12,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,9 +26,16 @@ PROJECT = HERE.parent
 SUITE = "trixie"
 INSIDE = "/opt/bench"
 JOB, CLOCK = f"{INSIDE}/job", "/run/bench/clock"
-STATE = "/var/lib/bench"
+STATE, LEDGER = "/var/lib/bench", "/var/lib/crtrd/ledger.sqlite3"
 DEADLINE = 120.0
 SERVICE = "crtrd.service"
+POLICY = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><policy context="default">
+  <allow own="org.crtrd.Bench1"/><allow send_destination="org.crtrd.Bench1"/>
+</policy></busconfig>
+"""
+"""Lets a service of the bench have its name."""
 DROP_IN = f"/run/systemd/system/{SERVICE}.d/bench.conf"
 
 
@@ -68,6 +76,11 @@ class World:
         machine.run(["mkdir", "-p", STATE])
         machine.run("mkdir -m 1777 -p /run/bench")
 
+    def about(self) -> str:
+        inside = self.run("systemctl --version | head -1; python3 -V; . /etc/os-release; echo $PRETTY_NAME")
+        systemd, python, system = inside.splitlines()[:3]
+        return f"In the machine: {system}, {' '.join(systemd.split()[:2])}, {python}"
+
     # the daemon --------------------------------------------------------------------------------------------------
 
     def crtrd(self, settings: str, *, program: Mapping[str, str] | None = None, keep: bool = False) -> None:
@@ -98,8 +111,8 @@ class World:
 
     def ledger(self, sql: str) -> int:
         """The one number that a query of the daemon's file gives; 0 for NULL."""
-        words = ["sqlite3", "-readonly", "-cmd", ".timeout 10000", "/var/lib/crtrd/ledger.sqlite3", sql]
-        return int(self.machine.run(words).stdout.strip() or 0)
+        words = ["sqlite3", "-readonly", "-cmd", ".timeout 10000", LEDGER, sql]
+        return int(self.run(words).strip() or 0)
 
     def all_settled(self) -> bool:
         return not self.ledger("SELECT (SELECT count(*) FROM occurrences WHERE settled_at IS NULL)"
@@ -109,8 +122,39 @@ class World:
 
     def program(self, name: str, *arguments: str, stdin: str = "", timeout: float = DEADLINE) -> str:
         """What a program of inside/ prints."""
-        words = ["python3", f"{INSIDE}/{name}", *arguments]
-        return self.machine.run(words, stdin=stdin, timeout=timeout).stdout
+        return self.run(["python3", f"{INSIDE}/{name}", *arguments], stdin=stdin, timeout=timeout)
+
+    def run(self, command: str | Sequence[str], *, stdin: str = "", timeout: float = DEADLINE) -> str:
+        """What a command prints; a string is the shell's."""
+        return self.machine.run(command, stdin=stdin, timeout=timeout).stdout
+
+    def path(self, inside: str) -> Path:
+        """Where this process finds the file that the daemon and the programs know as INSIDE."""
+        return self.machine.path(inside)
+
+    @contextmanager
+    def echo(self) -> Iterator[None]:
+        """A service on the daemon's bus that answers and does nothing else."""
+        self.machine.write("/etc/dbus-1/system.d/org.crtrd.Bench1.conf", POLICY)
+        unit = "bench-echo.service"
+        self.machine.run(f"systemctl reload dbus.service; systemd-run --quiet --collect --unit={unit} "
+                         f"python3 -I {INSIDE}/lean_bus.py")
+        try:
+            self.settle(1)
+            yield
+        finally:
+            self.machine.run(["systemctl", "stop", unit], check=False)
+
+    def place(self, inside: str) -> str:
+        """The path that commands use for INSIDE."""
+        return inside
+
+    def ctl(self, *words: str, timeout: float = DEADLINE) -> str:
+        return self.run(["crtrctl", *words], timeout=timeout)
+
+    def stop_service(self) -> None:
+        """End the daemon; its socket stays."""
+        self.machine.run("systemctl stop crtrd.service")
 
     def fresh(self, kind: str) -> str:
         """A path of the machine's disk that was never used."""
@@ -118,15 +162,15 @@ class World:
         return f"{STATE}/{kind}-{self._serial}"
 
     def forget_clock(self) -> None:
-        self.machine.path(CLOCK).unlink(missing_ok=True)
+        self.path(CLOCK).unlink(missing_ok=True)
 
     def clock(self) -> list[int]:
         """Nanoseconds since the epoch at which jobs ran, ascending."""
-        path = self.machine.path(CLOCK)
+        path = self.path(CLOCK)
         return sorted(int(line) for line in path.read_text().split()) if path.exists() else []
 
     def await_jobs(self, count: int, seconds: float = DEADLINE) -> list[int]:
-        path = self.machine.path(CLOCK)
+        path = self.path(CLOCK)
         self.wait_for(lambda: path.exists() and path.stat().st_size >= count * 20, seconds, f"{count} jobs")
         return self.clock()
 
@@ -188,11 +232,9 @@ def pick(wanted: Sequence[str], known: Iterable[str]) -> list[str]:
 
 
 def facts(world: World) -> list[str]:
-    """The machine's facts that matter for figures; no names and no paths."""
+    """The facts that matter for figures; no names and no paths."""
     model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                   if line.startswith("model name")), "unknown")
-    inside = world.machine.run("systemctl --version | head -1; python3 -V; . /etc/os-release; echo $PRETTY_NAME").stdout
-    systemd, python, system = inside.splitlines()[:3]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     return [f"CPU: {model}, {os.cpu_count()} cores", f"Memory: {memory} GiB", f"Kernel: {os.uname().release}",
-            f"In the machine: {system}, {' '.join(systemd.split()[:2])}, {python}"]
+            world.about()]

@@ -1,9 +1,11 @@
 """Runs in the machine: writes N cron files for once a year each, as `cronfiles.py N`."""
 
+import os
 import sys
-from pathlib import Path
 
-FOLDER = Path("/etc/crtrd/crons.d")
+from crtrd.names import places
+
+FOLDER = places(os.environ, user=False).config / "crons.d"
 
 FOLDER.mkdir(parents=True, exist_ok=True)
 for number in range(int(sys.argv[1])):

@@ -3,10 +3,13 @@
     fill.py N
 """
 
+import os
 import sqlite3
 import sys
 
-LEDGER = "/var/lib/crtrd/ledger.sqlite3"
+from crtrd.names import places
+
+LEDGER = places(os.environ, user=False).ledger
 OLD = 1_000_000_000_000_000
 """In 2001."""
 

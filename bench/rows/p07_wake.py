@@ -3,18 +3,12 @@
 import json
 
 from bench.core import Line, at_most, figure, ratio
-from bench.world import INSIDE, World
+from bench.world import INSIDE, POLICY, World
 
 NAME = "P7"
 ROUNDS, WARM = 15, 2
 SETTINGS = 'idle_grace = "100ms"\n'
 UNITS = "/run/systemd/system"
-POLICY = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-BUS Bus Configuration 1.0//EN"
- "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig><policy context="default">
-  <allow own="org.crtrd.Bench1"/><allow send_destination="org.crtrd.Bench1"/>
-</policy></busconfig>
-"""
 
 
 def measure(world: World) -> list[Line]:

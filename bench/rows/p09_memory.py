@@ -1,6 +1,7 @@
 """P9: memory and stillness of a resident daemon, beside the peers with as many jobs."""
 
 from bench.core import Line, at_most, figure, short
+from bench.here import Here
 from bench.peers.daemons import WITHOUT, APScheduler, Cronie, Cronstable, DebianCron, Peer, Timers
 from bench.scale import first_and_last, status
 from bench.world import World
@@ -15,8 +16,8 @@ def measure(world: World) -> list[Line]:
     small, big = first_and_last(world)
     everything = int(world.program("everything.py")) / 1024
     world.stop_crtrd()
-    peers = "; ".join(f"{peer.name} {short(megabytes(world, peer))}" for peer in (
-        DebianCron(), Cronie(), APScheduler(), Cronstable(), Timers()))
+    some = () if isinstance(world, Here) else (DebianCron(), Cronie(), APScheduler(), Cronstable(), Timers())
+    peers = "; ".join(f"{peer.name} {short(megabytes(world, peer))}" for peer in some)
     return [
         at_most("RSS with 1000 crons ≤ 1.3x a process that imports everything", figure([small.rss / everything]), 1.3,
                 "x", more=f"{short(small.rss)} MB, that process {short(everything)}",

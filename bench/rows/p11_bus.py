@@ -3,26 +3,18 @@
 import json
 
 from bench.core import ROUNDS, Line, at_least, at_most, figure, ratio
-from bench.rows.p07_wake import lean_services
-from bench.world import INSIDE, World
+from bench.world import World
 
 NAME = "P11"
 READS = ("State", "GetCron", "Next")
-UNIT = "bench-echo.service"
 
 
 def measure(world: World) -> list[Line]:
-    lean_services(world)
     world.crtrd('clock = "internal"\n')
     world.arm({"name": "job", "command": ["true"], "overlap": "allow"},
               {"name": "tick", "schedule": ["0 0 1 1 *"], "command": ["true"]})
-    run = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", "python3", "-I", f"{INSIDE}/lean_bus.py"]
-    world.machine.run(run)
-    try:
-        world.settle(1)
+    with world.echo():
         found = json.loads(world.program("bus.py", "calls", str(ROUNDS), timeout=300))
-    finally:
-        world.machine.run(["systemctl", "stop", UNIT], check=False)
     return [*reads(found), trigger(found)]
 
 

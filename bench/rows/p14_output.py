@@ -9,15 +9,15 @@ from bench.world import World
 
 NAME = "P14"
 PART = "/run/bench/part"
-SAY = f"for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do cat {PART}; done"
-"""Sixteen times 64 MiB of lines of 64 bytes."""
+"""64 MiB of lines of 64 bytes, said sixteen times."""
 ROUNDS = 3
 
 
 def measure(world: World) -> list[Line]:
     world.crtrd('clock = "internal"\n')
-    world.machine.run(f"yes 123456789012345678901234567890123456789012345678901234567890123 | head -c 67108864 >{PART}")
-    world.arm(*({"name": f"say{number}", "shell": SAY, "sinks": ["journal"]} for number in range(4)))
+    line = "123456789" * 7
+    world.run(f"yes {line} | head -c 67108864 >{world.place(PART)}")
+    world.arm(*({"name": f"say{number}", "shell": say(world), "sinks": ["journal"]} for number in range(4)))
     growth: list[float] = []
     found = interleave(ROUNDS, {"ours": lambda: run(world, growth), "pipe": lambda: pipe(world)}, warm=0)
     idle = json.loads(world.program("bus.py", "ask", "5"))
@@ -33,27 +33,31 @@ def measure(world: World) -> list[Line]:
     ]
 
 
+def say(world: World) -> str:
+    return f"for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do cat {world.place(PART)}; done"
+
+
 def run(world: World, growth: list[float]) -> float:
     """Seconds of one run, as the daemon recorded it; adds the MiB that its resident memory grew by at most."""
     pid, serial = world.main_pid(), world.ledger("SELECT max(serial) FROM runs")
     before = int(status(pid, "VmRSS"))
     with open(f"/proc/{pid}/clear_refs", "w") as file:
         file.write("5")  # the high-water mark begins anew (proc(5))
-    world.machine.run("crtrctl run say0 --wait >/dev/null", timeout=180)
+    world.ctl("run", "say0", "--wait", timeout=180)
     growth.append((int(status(pid, "VmHWM")) - before) / 1024)
     return world.ledger(f"SELECT max(duration) FROM runs WHERE serial > {serial}") / 1e6
 
 
 def pipe(world: World) -> float:
     begun = time.monotonic()
-    world.machine.run(f"{{ {SAY}; }} | sha256sum", timeout=120)
+    world.run(f"{{ {say(world)}; }} | sha256sum")
     return time.monotonic() - begun
 
 
 def asked_meanwhile(world: World) -> list[float]:
     """Milliseconds of each answer while four runs talk."""
     for number in range(4):
-        world.machine.run(["crtrctl", "trigger", f"say{number}"])
+        world.ctl("trigger", f"say{number}")
     took: list[float] = json.loads(world.program("bus.py", "ask", "5"))
     if world.all_settled():
         raise ValueError("the four ended too early to be measured")

@@ -19,10 +19,11 @@ def measure(world: World) -> list[Line]:
         if isinstance(size, str):
             lines.append(Line(size, "", float("inf")))
             continue
+        cold = size.cold.text(" ms") if size.cold else "unknown"
         lines.append(told(f"{size.crons} crons", (
             f"load {short(size.load)} us each; one by one by the bus {short(size.arm)} us; "
             f"pass {size.passes.text(' ms')}; list of 200 {size.pages.text(' ms')}, all {short(size.list)} s; "
-            f"RSS {short(size.rss)} MB; due→exec {size.wake.text(' ms')}; cold call {size.cold.text(' ms')}")))
+            f"RSS {short(size.rss)} MB; due→exec {size.wake.text(' ms')}; cold call {cold}")))
     return [*lines, pruning(world)]
 
 
@@ -53,7 +54,8 @@ def fill(world: World) -> None:
     """One real run, copied OCCURRENCES times with ids of their own and a date long past."""
     world.crtrd(SETTINGS)
     world.arm({"name": "old", "command": ["true"]})
-    world.machine.run("crtrctl run old --wait; crtrctl trigger old")
+    for verb in ("run", "trigger"):
+        world.ctl(verb, "old")
     world.wait_for(lambda: world.all_settled() and rows(world) >= 6, 20, "a run to copy")
     world.stop_crtrd(keep=True)
     world.program("fill.py", str(OCCURRENCES), timeout=300)
