@@ -57,8 +57,8 @@ class Here(World):
         self.stop_crtrd(keep=keep)
         (self._folder / "home/etc/crtrd.toml").write_text(settings)
         words = ["-m", "crtrd"] if program is None else [str(HERE / "inside/variant.py")]
-        self._daemon = subprocess.Popen([sys.executable, *words], env={**self._env, **(program or {})}, cwd="/", stdout=self._log,
-                                        stderr=self._log)
+        self._daemon = subprocess.Popen([sys.executable, *words], env={**self._env, **(program or {})}, cwd="/",
+                                        stdout=self._log, stderr=self._log)
         self.wait_for(self._answers, what="the daemon answers")
 
     def stop_crtrd(self, *, keep: bool = False) -> None:
