@@ -218,4 +218,4 @@ def test_an_inbox_is_followed_and_acknowledged(tmp_path):
             follow.send_signal(signal.SIGINT)
             follow.wait(10)
             follow.stdout.close()
-        assert crtrd.ctl("inbox", "--all").stdout.count("job failed") == 4
+        assert crtrd.ctl("inbox", "--all").stdout.count("job failed") == 2
