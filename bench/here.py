@@ -43,6 +43,8 @@ class Here(World):
         self._end()
         self._bus.kill()
         self._bus.wait()
+        if self._bus.stdout:
+            self._bus.stdout.close()
         self._log.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
