@@ -2,7 +2,7 @@
 
 Ends with 1 where a row could not be measured. A goal that is missed is a result, not an error.
 BENCH_PLACE=here measures without a machine (see here.py). BENCH_LOCK names a file that is locked while a row is
-measured, where several share a machine.
+measured, where several share a machine. With BENCH_KEEP=1 single rows take their place in RESULTS.md.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 import bench.rows
+from bench import results
 from bench.core import Table
 from bench.here import Here
 from bench.world import World, facts, pick
@@ -62,22 +63,25 @@ def main() -> int:
     known = rows()
     wanted = pick(sys.argv[1:], known)
     table, here = Table(), os.environ.get("BENCH_PLACE") == "here"
+    done, taken = [], {}
     with Here() if here else World() as world:
-        done = [measured(name, known[name], world, table) for name in wanted]
+        for name in wanted:
+            done.append(measured(name, known[name], world, table))
+            taken[name] = when()
         about = facts(world)
-    text = "\n".join(f"- {line}" for line in about) + "\n\n" + table.markdown() + "\n"
-    print(text)
-    if len(wanted) == len(known) and not here:
-        RESULTS.write_text(INTRODUCTION + text)
+    print("\n".join(f"- {line}" for line in about) + "\n\n" + table.markdown())
+    if not here and (len(wanted) == len(known) or os.environ.get("BENCH_KEEP") == "1"):
+        old = results.read(RESULTS.read_text()) if RESULTS.exists() else {}
+        new = {name: (lines, taken[name]) for name, (lines, _) in results.read(table.markdown()).items()}
+        RESULTS.write_text(results.write({**old, **new}, known, about))
     return 0 if all(done) else 1
 
 
-INTRODUCTION = """# What was measured
+def when() -> str:
+    """The minute, and what the machine had to do besides."""
+    minute = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return f"{minute}, load average of the last 5 minutes {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores"
 
-The last whole `make bench`; HACKING.md tells what each row does. Ratios are of rounds taken side by side, given as
-median (least to greatest). Absolute numbers are those of this one machine and this one run.
-
-"""
 
 if __name__ == "__main__":
     sys.exit(main())

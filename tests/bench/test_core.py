@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench import results
 from bench.__main__ import rows
 from bench.burst import burst_of
 from bench.core import Table, at_least, at_most, figure, interleave, quantile, ratio, short, stamp, told
@@ -81,3 +82,17 @@ def test_every_row_can_be_asked_for_by_its_name_in_the_order_of_the_table():
     found = rows()
     assert list(found) == [*(f"P{number}" for number in range(1, 15)), "scale"]
     assert all(callable(module.measure) for module in found.values())
+
+
+def test_single_rows_take_their_place_in_the_kept_table():
+    old, new = Table(), Table()
+    for name in ("P1", "P2"):
+        old.add(name, [told("one", "old"), told("two", "old")])
+    new.add("P1", [told("one", "new")])
+    blocks = {name: (lines, "then") for name, (lines, _) in results.read(old.markdown()).items()}
+    text = results.write(blocks, ["P1", "P2"], ["CPU: some"])
+    assert results.read(text) == blocks
+    mixed = {**results.read(text), "P1": (results.read(new.markdown())["P1"][0], "now")}
+    text = results.write(mixed, ["P1", "P2"], ["CPU: some"])
+    assert (text.count("| new |"), text.count("| old |")) == (1, 2)
+    assert "- P1: now\n- P2: then" in text
