@@ -175,7 +175,7 @@ class Daemon:
 
     def _build_engine(self, cgroups: Cgroups | None) -> None:
         self.executor = Executor(self.reactor, Contexts(self.places), head=self.settings.output_head)
-        self.output = OutputLog(self.journal, self.settings.journal_limit)
+        self.output = OutputLog(self.journal, self.settings.journal_limit, self.reactor.soon)
         self.executor.output = self.output
         self.supervisor = Supervisor(self.reactor, cgroups, self.executor.report, self.output.lines)
         self.executor.supervisor = self.supervisor
@@ -412,6 +412,7 @@ class Daemon:
         self.bus.close()
         self.trigger.close()
         self.supervisor.close()
+        self.output.flush()
         self.couriers.close()
         self.textfile.write()
         self.files.close()

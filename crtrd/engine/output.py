@@ -1,22 +1,24 @@
 """A command's output on its way to the journal: line by line, under the cron's name, up to a limit for each run.
 
-Who follows a run gets the same lines through a pipe. A follower that does not read loses lines, never the run.
+A few hundred lines go to the journal in a turn of the loop; what a flood brings beyond that waits for the next turns,
+so that neither other runs nor callers wait for it. Who follows a run gets the same lines through a pipe, at once. A
+follower that does not read loses lines, never the run.
 """
 
 import os
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from errno import EMFILE
-from typing import TYPE_CHECKING
 
 from crtrd.core.occurrence import Run
 from crtrd.systemd.journal import Journal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 SAID = 48 * 1024
 """Bytes of the latest lines that a new follower is given first: less than the smallest pipe takes, pipe(7)."""
 LEAST = 64  # what an entry counts at least: a million empty lines would hold up everybody else
+AT_ONCE = 256
+"""Entries that are written in one turn of the loop: journald takes them in some 10 ms."""
 FOLLOWERS = 16
 """Of one run at once."""
 
@@ -30,12 +32,24 @@ class _Line:
     followers: list[int] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Piece:
+    name: str
+    stream: str
+    lines: list[bytes]
+    fields: Mapping[str, str]
+
+
 class OutputLog:
     """`begin` when a run is known, `lines` as they come, `end` when it is over. `mute` stops the lines of one run."""
 
-    def __init__(self, journal: Journal, limit: int) -> None:
-        self._journal, self.limit = journal, limit
+    def __init__(self, journal: Journal, limit: int, soon: Callable[[Callable[[], None]], None]) -> None:
+        """`soon` calls back in the next turn of the loop."""
+        self._journal, self.limit, self._soon = journal, limit, soon
         self._runs: dict[str, _Line] = {}
+        self._waiting: deque[_Piece] = deque()
+        """At most `limit` bytes of each run."""
+        self._room, self._turns = AT_ONCE, False
         self.mute: Callable[[str], None] = lambda _: None
 
     def begin(self, run: Run) -> None:
@@ -43,10 +57,11 @@ class OutputLog:
                   "CRTRD_OCCURRENCE_ID": run.occurrence_id, "CRTRD_RUN_ID": run.id}
         self._runs[run.id] = _Line(run.cron_name, fields, self.limit)
 
-    def lines(self, run_id: str, stream: str, lines: list[bytes]) -> None:
+    def lines(self, run_id: str, stream: str, lines: list[bytes]) -> bool:
+        """True while some of what came waits: should the daemon die now, what was not written has to come again."""
         to = self._runs.get(run_id)
         if to is None or to.left <= 0:
-            return
+            return False
         kept = []
         for line in lines:
             to.left -= max(len(line) + 1, LEAST)
@@ -55,8 +70,34 @@ class OutputLog:
                 self.mute(run_id)
                 break
             kept.append(line)
-        self._journal.output(to.name, stream, kept, to.fields)
         self._pass_on(to, kept)
+        self._waiting.append(_Piece(to.name, stream, kept, to.fields))
+        self._write()
+        return bool(self._waiting)
+
+    def _write(self) -> None:
+        """As many as this turn has room for, in the order in which they came."""
+        while self._waiting and self._room > 0:
+            piece = self._waiting[0]
+            now, piece.lines = piece.lines[:self._room], piece.lines[self._room:]
+            if not piece.lines:
+                self._waiting.popleft()
+            self._room -= len(now)
+            self._journal.output(piece.name, piece.stream, now, piece.fields)
+        if not self._turns:
+            self._turns = True
+            self._soon(self._turned)
+
+    def _turned(self) -> None:
+        self._turns, self._room = False, AT_ONCE
+        if self._waiting:
+            self._write()
+
+    def flush(self) -> None:
+        """Write all that waits, before the daemon ends."""
+        for piece in self._waiting:
+            self._journal.output(piece.name, piece.stream, piece.lines, piece.fields)
+        self._waiting.clear()
 
     def follow(self, run_id: str) -> int | None:
         """The read end of a pipe, the caller's to close: the latest lines, then those that come, then its end.

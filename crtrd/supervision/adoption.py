@@ -61,7 +61,7 @@ def parent_of(identity: Identity) -> int:
 
 
 def stream(
-    fd: int, spool: int, head: int, lines: Callable[[list[bytes]], None] | None, masks: Sequence[str] = ()
+    fd: int, spool: int, head: int, lines: Callable[[list[bytes]], object] | None, masks: Sequence[str] = ()
 ) -> Stream | None:
     """A stream whose pipe or spool was kept, with what an earlier life has read of it. Owns both."""
     if fd < 0 and spool < 0:

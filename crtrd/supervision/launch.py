@@ -19,8 +19,8 @@ from crtrd.supervision.masking import Masking
 from crtrd.supervision.output import Stream
 from crtrd.supervision.plan import Plan
 
-LinesHook = Callable[[str, str, list[bytes]], None]
-"""(run id, "stdout" or "stderr", complete lines)."""
+LinesHook = Callable[[str, str, list[bytes]], object]
+"""(run id, "stdout" or "stderr", complete lines); true where some of them wait to be written."""
 LARGEST = 2 * 1024 * 1024
 """Bytes of arguments and environment together: what execve(2) takes with the usual stack limit is no more."""
 

@@ -31,7 +31,8 @@ _view = memoryview(_buffer)
 class Stream:
     """Owns `fd`, the non-blocking read end of a pipe, and its spool until `close`.
 
-    `lines` gets complete lines, without newline; `keep` the spool's descriptor once there is one, to keep a copy.
+    `lines` gets complete lines, without newline, and says whether some of them wait to be written; `keep` the spool's
+    descriptor once there is one, to keep a copy.
     """
 
     __slots__ = (
@@ -39,7 +40,7 @@ class Stream:
         "masking",
     )  # fmt: skip
 
-    def __init__(self, fd: int, room: int, lines: Callable[[list[bytes]], None] | None) -> None:
+    def __init__(self, fd: int, room: int, lines: Callable[[list[bytes]], object] | None) -> None:
         self.fd = fd
         self.masking: Masking | None = None
         self.keep: Callable[[int], None] | None = None
@@ -180,7 +181,6 @@ class Stream:
             self._hand_out(lines)
 
     def _hand_out(self, lines: list[bytes]) -> None:
-        if self._lines is not None:
-            self._lines(lines)
-        if self._lines is not None and self._spool is not None:  # not muted meanwhile
+        waits = self._lines(lines) if self._lines is not None else False
+        if not waits and self._lines is not None and self._spool is not None:  # not muted meanwhile
             self._spool.handed_out(self._total - len(self._partial))

@@ -415,7 +415,7 @@ class Supervisor:
             if fd >= 0:
                 self._reactor.unwatch(fd)
 
-    def _hook(self, run_id: str, name: str) -> Callable[[list[bytes]], None] | None:
+    def _hook(self, run_id: str, name: str) -> Callable[[list[bytes]], object] | None:
         return partial(self._lines, run_id, name) if self._lines is not None else None
 
 

@@ -2,11 +2,13 @@
 
 import os
 import resource
+import socket
+from collections import deque
 
 import pytest
 
 from crtrd.core.occurrence import Origin, Phase, Run
-from crtrd.engine.output import FOLLOWERS, SAID, OutputLog
+from crtrd.engine.output import AT_ONCE, FOLLOWERS, SAID, OutputLog
 from crtrd.systemd.journal import Journal
 
 RUN = Run("r" * 32, "o" * 32, "c" * 32, "job", "", 1, Origin.MANUAL, 0, Phase.RUNNING, False, 1, 0)  # noqa: FBT003
@@ -15,7 +17,7 @@ RUN = Run("r" * 32, "o" * 32, "c" * 32, "job", "", 1, Origin.MANUAL, 0, Phase.RU
 @pytest.fixture
 def log(tmp_path):
     journal = Journal(None, str(tmp_path / "no-journal"))
-    log = OutputLog(journal, 1 << 20)
+    log = OutputLog(journal, 1 << 20, lambda _: None)
     log.begin(RUN)
     yield log
     log.end(RUN.id)
@@ -71,3 +73,66 @@ def test_a_shortage_of_descriptors_is_an_error_of_the_one_who_asks(log):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     log.lines(RUN.id, "stdout", [b"still here"])
+
+
+class Written:
+    """A journal socket, a log that writes to it, and the turns of a loop."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self.socket.bind(str(path))
+        self.journal, self.soon = Journal(None, str(path)), deque()
+        self.log = OutputLog(self.journal, 1 << 20, self.soon.append)
+
+    def turn(self):
+        for _ in range(len(self.soon)):
+            self.soon.popleft()()
+
+    def taken(self):
+        """The messages that have come, taken as journald does, so that there is room for more."""
+        found = []
+        try:
+            while entry := self.socket.recv(1 << 16):
+                found.append(entry.rpartition(b"MESSAGE=")[2].strip())
+        except BlockingIOError:
+            return found
+
+    def close(self):
+        self.journal.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    monkeypatch.setattr("crtrd.engine.output.AT_ONCE", 4)  # a datagram socket holds no more than about ten
+    found = Written(tmp_path / "socket")
+    yield found
+    found.close()
+
+
+def test_a_flood_goes_to_the_journal_over_many_turns_in_order_and_whole(written):
+    """16 000 short lines of one run once held up everybody for most of a second."""
+    other = RUN.__class__(**{name: getattr(RUN, name) for name in RUN.__slots__} | {"id": "s" * 32})
+    written.log.begin(RUN)
+    written.log.begin(other)
+    assert written.log.lines(RUN.id, "stdout", [b"%d" % n for n in range(10)]) is True
+    written.log.lines(other.id, "stdout", [b"other"])
+    written.log.end(RUN.id)
+    found = []
+    while pieces := written.taken():
+        found.append(pieces)
+        written.turn()
+    assert [len(pieces) for pieces in found] == [4, 4, 3]
+    assert [each for pieces in found for each in pieces] == [b"%d" % n for n in range(10)] + [b"other"]
+    written.turn()
+    assert written.log.lines(other.id, "stdout", [b"few"]) is False
+    assert written.taken() == [b"few"]
+
+
+def test_what_waits_is_written_before_the_daemon_ends(written):
+    written.log.begin(RUN)
+    written.log.lines(RUN.id, "stdout", [b"%d" % n for n in range(8)])
+    assert len(written.taken()) == 4
+    written.log.flush()
+    assert written.taken() == [b"4", b"5", b"6", b"7"]
+    assert AT_ONCE > 4

@@ -105,6 +105,29 @@ def test_lines_that_were_not_handed_out_come_again():
     os.close(write)
 
 
+def test_lines_that_wait_to_be_written_come_again():
+    """Killed while a flood is on its way to the journal."""
+    spool = Spool.make()
+    read, write = os.pipe2(os.O_NONBLOCK)
+    told, waits = [], [True]
+
+    def lines(some):
+        told.extend(some)
+        return waits[-1]
+
+    stream = Stream(read, 4096, lines)
+    stream.go_on(os.dup(spool.fd))
+    for text, waits[-1] in ((b"one\n", False), (b"two\n", True), (b"three\n", True)):
+        os.write(write, text)
+        stream.read()
+    again = Stream(-1, 4096, lines)
+    again.go_on(os.dup(spool.fd))
+    assert told == [b"one", b"two", b"three", b"two", b"three"]
+    for each in (stream, again, spool):
+        each.close()
+    os.close(write)
+
+
 def test_a_torn_spool_is_not_believed():
     spool = Spool.make()
     spool.count(10)
