@@ -35,14 +35,15 @@ class Finding:
 def trigger_socket(places: Places) -> Iterator[Finding]:
     """There, for the right people only, and answered."""
     path, unit = places.socket, "systemctl --user" if places.user else "systemctl"
+    anew = f"{unit} stop crtrd.socket; {unit} restart crtrd.service"  # which starts the socket first
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        yield Finding(Grade.FAULT, f"{path}: {error.strerror}", f"{unit} restart crtrd.socket crtrd.service")
+        yield Finding(Grade.FAULT, f"{path}: {error.strerror}", anew)
         return
     if stat.S_IMODE(mode) & 0o007:
         yield Finding(Grade.FAULT, f"{path} is open to everybody (mode {stat.S_IMODE(mode):04o})",
-                      f"{unit} restart crtrd.socket crtrd.service; look for SocketMode= in {unit} cat crtrd.socket")
+                      f"{anew}; look for SocketMode= in {unit} cat crtrd.socket")
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_SECONDS)
         try:
@@ -52,7 +53,7 @@ def trigger_socket(places: Places) -> Iterator[Finding]:
         except PermissionError:
             yield Finding(Grade.NOTE, f"{path} is not for this user", "members of the group crtrd may connect")
         except OSError as error:
-            yield Finding(Grade.FAULT, f"{path} is not answered: {error}", f"{unit} restart crtrd.socket crtrd.service")
+            yield Finding(Grade.FAULT, f"{path} is not answered: {error}", anew)
         else:
             good = answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 403"))
             yield (Finding(Grade.GOOD, f"{path} is answered") if good else

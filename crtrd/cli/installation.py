@@ -52,8 +52,8 @@ def _unit(unit: str, seen: dict[str, str], control: str) -> Iterator[Finding]:
         yield Finding(Grade.FAULT, f"{unit} has failed: {seen.get('Result')}",
                       f"{control} status {unit}, then {control} reset-failed {unit}; {control} start {unit}")
     elif unit == names.SOCKET_UNIT and seen.get("ActiveState") != "active":
-        yield Finding(Grade.FAULT, f"{unit} is not listening",
-                      f"{control} stop {names.SERVICE_UNIT}; {control} enable --now {unit}")  # never beside a service
+        yield Finding(Grade.FAULT, f"{unit} is not listening",  # it comes first with the service; alone it is refused
+                      f"{control} restart {names.SERVICE_UNIT}")
     if seen.get("UnitFileState") not in {"enabled", "enabled-runtime", "static"}:
         yield Finding(Grade.FAULT, f"{unit} is {seen.get('UnitFileState') or 'not enabled'}: nothing starts it at boot",
                       f"{control} enable {unit}")
