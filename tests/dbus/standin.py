@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from crtrd.control import arguments
 from crtrd.core.effects import Announce
 from crtrd.core.occurrence import derive_id
 from crtrd.dbus.service import BusService
@@ -280,7 +281,7 @@ def page(rows, criteria, limit, cursor):
     for key in ("status", "result", "state", "occurrence_id"):
         if key in criteria:
             found = [row for row in found if row.get(key) == criteria[key]]
-    start = int(cursor or 0)
+    _, start = arguments.page(limit, cursor)  # which refuses what no list has given, as the real verbs do
     onward = str(start + limit) if start + limit < len(found) else ""
     return [dict(row) for row in found[start : start + limit]], onward
 

@@ -27,6 +27,13 @@ def test_every_task_of_the_cookbook_works(machine):
     assert machine.failed_units() == []
 
 
+DELEGATED = ("mkdir -p /etc/systemd/system/crtrd.service.d; printf '[Service]\\nDelegate=no\\n' "
+             ">/etc/systemd/system/crtrd.service.d/x.conf; systemctl daemon-reload")
+NO_ZONE = "apt install --reinstall tzdata, or timedatectl set-timezone …"
+TOLD = "apt", "correct", "systemctl revert", "systemctl unmask"
+"""How remedies begin that say more than a command, need a network, or leave a consequence to the next remedy."""
+
+
 def checks(machine):
     done = machine.run("crtrctl doctor --json=short", check=False)
     found = json.loads(done.stdout)
@@ -36,10 +43,17 @@ def checks(machine):
 @pytest.mark.parametrize(("harm", "check", "remedy"), [
     ("chmod 755 /var/lib/crtrd", "permissions", "chmod 0700 /var/lib/crtrd"),
     ("chmod 777 /etc/crtrd/crtrd.toml", "permissions", "chmod go-w /etc/crtrd/crtrd.toml"),
-    ("systemctl stop crtrd.socket", "units", "systemctl stop crtrd.service; systemctl enable --now crtrd.socket"),
+    ("systemctl stop crtrd.socket", "units", "systemctl restart crtrd.service"),
+    ("systemctl restart crtrd.socket || true", "units", "systemctl restart crtrd.service"),
     ("systemctl disable crtrd.service", "units", "systemctl enable crtrd.service"),
     ("echo 'clock = 1' >/etc/crtrd/crtrd.toml", "configuration", "correct the file, then crtrctl daemon-reload"),
     ("rm /usr/share/polkit-1/actions/org.crtrd*", "bus policy", "apt install --reinstall crtrd"),
+    ("rm /usr/share/dbus-1/system-services/org.crtrd*", "bus policy", "apt install --reinstall crtrd"),
+    ("systemctl mask --now crtrd.service", "units", "systemctl unmask crtrd.service"),
+    ("chown alice /etc/crtrd/crons.d", "permissions", "chown root /etc/crtrd/crons.d"),
+    ("rm /run/crtrd/trigger.sock", "socket", "systemctl stop crtrd.socket; systemctl restart crtrd.service"),
+    ("rm /usr/share/zoneinfo/Europe/Berlin", "zone data", NO_ZONE),
+    (DELEGATED, "cgroup delegation", "systemctl revert crtrd.service, or take Delegate= out of its drop-ins"),
 ])
 def test_doctor_finds_a_fault_and_names_its_remedy(machine, harm, check, remedy):
     machine.run("systemctl start crtrd.socket crtrd.service")
@@ -47,9 +61,9 @@ def test_doctor_finds_a_fault_and_names_its_remedy(machine, harm, check, remedy)
     machine.run(harm)
     for_alice = machine.run_as("alice", "crtrctl --system doctor", check=False)
     assert "Traceback" not in for_alice.stderr
-    assert "tells only root" in for_alice.stdout
+    assert "tells only root" in for_alice.stdout or " mask " in harm  # then nobody answers
     status, faults = checks(machine)
     assert (status, faults.get(check)) == (1, remedy)
-    if not remedy.startswith(("apt", "correct")):
+    if not remedy.startswith(TOLD):
         machine.run(remedy)
         assert checks(machine)[1].get(check) is None

@@ -213,6 +213,14 @@ def test_remove_stops_everything_and_keeps_state(resident: Machine, deb: Path) -
     resident.run("systemctl start crtrd.service")
 
 
+def test_removal_ends_the_instances_of_users(machine: Machine) -> None:
+    machine.user_manager("alice")
+    machine.run_as("alice", "systemctl --user enable --now crtrd.socket crtrd.service; crtrctl --user list")
+    assert machine.processes(r"-m crtrd")
+    machine.run("apt-get remove -y -qq crtrd")
+    assert not machine.processes(r"-m crtrd")
+
+
 def test_purge_leaves_nothing(resident: Machine) -> None:
     resident.write("/etc/crtrd/crons.d/mine.toml", "")
     resident.run("apt-get purge -y -qq crtrd")
