@@ -59,18 +59,20 @@ def choose_bus(environ: Mapping[str, str], *, user: bool) -> tuple[str, str]:
     return ("SESSION", "user bus") if user else ("SYSTEM", "system bus")
 
 
-def _check_text(value: object, where: str) -> None:
-    """A NUL in a text costs the connection to the bus; refuse it here, with the key's name."""
+def _check(value: object, where: str) -> None:
+    """What the bus cannot carry, a NUL in a text or a number of more than 64 bits, is refused with the key's name."""
     match value:
+        case int() if not -(1 << 63) <= value < 1 << 63:
+            raise Refused("InvalidDefinition", f"cannot send {where}: {value} is out of range")
         case str() if "\0" in value:
             raise Refused("InvalidDefinition", f"cannot send {where}: it contains a NUL character")
         case dict():
             for key, each in value.items():
-                _check_text(key, f"a key of {where}")
-                _check_text(each, key)
+                _check(key, f"a key of {where}")
+                _check(each, key)
         case list() | tuple():
             for each in value:
-                _check_text(each, where)
+                _check(each, where)
         case _:
             pass
 
@@ -116,7 +118,7 @@ class Client:
     def call(self, member: str, signature: str = "", *body: object) -> tuple[object, ...]:
         """Call a method of the Manager."""
         for argument in body:
-            _check_text(argument, member)
+            _check(argument, member)
         address = DBusAddress(names.BUS_PATH, names.BUS_NAME, names.MANAGER_INTERFACE)
         return self._ask(new_method_call(address, member, signature or None, body))
 

@@ -46,6 +46,8 @@ def _rows(session: Session, member: str, word: str) -> list[View]:
         for bound in ("since", "until"):
             if text := getattr(options, bound):
                 criteria[bound] = instant_of(text, host_zone(), session.now, last=bound == "until")
+    if options.lines is not None and options.lines < 0:
+        raise Failure(f"cannot show {options.lines} rows: write a number from 0 on, 0 for all", USAGE)
     if options.lines is None and session.out.json:
         most = None
     else:

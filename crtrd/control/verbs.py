@@ -9,13 +9,13 @@ import signal
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
 from crtrd import __version__
 from crtrd.config.loader import host_zone
-from crtrd.control import arguments, operating, telling, views, waiting
+from crtrd.config.reader import LIST_LIMIT
+from crtrd.control import ahead, arguments, operating, telling, views, waiting
 from crtrd.control.access import Ask, Caller, nobody_to_ask, words_of
 from crtrd.control.admission import Admission
 from crtrd.control.arming import changed_fields, new_definition
@@ -320,24 +320,23 @@ class Control:
 
     def _next(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         cron, count = self.cron(given[0]), arguments.number(given[1], "count", 0, MOST_INSTANTS)
-        reply(list(islice(instants_ahead(cron), count)))
+        ahead.tell(instants_ahead(cron), count, self.engine.reactor, reply)
 
     def _calendar(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         chosen = arguments.options(given[0], "calendar", {"schedule": list, "timezone": str})
         start = arguments.instant(given[1], "from") or self.engine.reactor.clock.wall()
         count = arguments.number(given[2], "count", 0, MOST_INSTANTS)
-        texts = tuple(arguments.text(each, "schedule") for each in chosen.get("schedule", ()))
+        listed = chosen.get("schedule", ())
+        if len(listed) > LIST_LIMIT:
+            message = f"cannot read schedule: it has {len(listed)} elements, at most {LIST_LIMIT} are allowed"
+            raise arguments.refuse(message)
+        texts = tuple(arguments.text(each, "schedule") for each in listed)
         sample = Definition("calendar", schedule=texts, timezone=chosen.get("timezone") or host_zone())
         try:
             schedule = compiled(sample, start - start % SECOND, "")
         except (ScheduleError, ValueError) as error:
             raise RequestError(Code.INVALID_DEFINITION, str(error)) from error
-        found: list[int] = []
-        instant = schedule.next_after(start)
-        while instant is not None and len(found) < count:
-            found.append(instant)
-            instant = schedule.next_after(instant)
-        reply(found)
+        ahead.tell(schedule.instants(start), count, self.engine.reactor, reply)
 
     def _explain(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         cron, instant = self.cron(given[0]), arguments.instant(given[1], "instant")

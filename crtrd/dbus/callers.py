@@ -5,6 +5,7 @@ would not say, is nobody (uid None) and is refused by control. Sans-IO: `ask` an
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from jeepney import MessageType
 from jeepney.bus_messages import MatchRule, message_bus
@@ -24,9 +25,11 @@ class Callers:
     """Identities by unique bus name. A unique name is never given to another connection while the bus lives."""
 
     def __init__(
-        self, ask: Callable[[Message, Callable[[Message], None]], object], tell: Callable[[Message], None]
+        self, ask: Callable[[Message, Callable[[Message], None]], object], tell: Callable[[Message], None],
+        next_do: Callable[[list[Callable[[], None]]], None],
     ) -> None:
-        self._ask, self._tell = ask, tell
+        """`next_do` does what it is given, in order and before anything else that has arrived."""
+        self._ask, self._tell, self._next_do = ask, tell, next_do
         self._known: dict[str, Caller] = {}
         self._asking: dict[str, list[Then]] = {}
 
@@ -65,8 +68,7 @@ class Callers:
             self._known[sender] = caller
             if len(self._known) > REMEMBERED:
                 self.left(next(iter(self._known)))
-        for then in self._asking.pop(sender, []):
-            then(caller)
+        self._next_do([partial(then, caller) for then in self._asking.pop(sender, [])])
 
 
 def _caller(sender: str, reply: Message) -> Caller:

@@ -32,6 +32,8 @@ MESSAGE_MOST = 16 << 20
 UNSENT_MOST = 64 << 20
 READ_SIZE = 1 << 16
 READS_A_TURN = 8
+SLICE = 20_000
+"""Microseconds of one turn in which messages are dispatched: a flood of calls leaves the loop to others."""
 
 Reply = Callable[[Message], None]
 
@@ -75,6 +77,8 @@ class Connection:
         self._out: deque[_Piece] = deque()
         self._unsent = 0
         """Bytes in `_out`."""
+        self._arrivals: deque[Message | Callable[[], None]] = deque()
+        """Received and not yet dispatched; while there are any, nothing more is read."""
         self._told: list[bytes] = []
         """Signals that are still to be joined to one piece of `_out`."""
         self._serials = itertools.count(1)
@@ -121,9 +125,14 @@ class Connection:
         if self.open:
             self._waiting[self.send(message)] = then
 
+    def next_do(self, pieces: list[Callable[[], None]]) -> None:
+        """Do these before what has arrived after them. Only from what is being dispatched."""
+        self._arrivals.extendleft(reversed(pieces))
+
     @property
-    def unsent(self) -> bool:
-        return bool(self._out or self._told)
+    def busy(self) -> bool:
+        """Something that came is not dispatched yet, or something that was said is not out."""
+        return bool(self._arrivals or self._out or self._told)
 
     def close(self) -> None:
         """Leave in peace: what was said has been read by the bus when this returns, or `LINGER_MS` are over.
@@ -155,6 +164,7 @@ class Connection:
         self._reactor.unwatch(self._socket.fileno())
         self._forget_unsent()
         self._waiting.clear()
+        self._arrivals.clear()
 
     def _lose(self, reason: str) -> None:
         if self.open:
@@ -175,7 +185,7 @@ class Connection:
         self._unsent = 0
 
     def _watch(self) -> None:
-        wanted = IN | (OUT if self._out else 0)
+        wanted = (0 if self._arrivals else IN) | (OUT if self._out else 0)
         if self.open and wanted != self._watched_for:
             self._watched_for = wanted
             self._reactor.watch(self._socket.fileno(), wanted, self._happened)
@@ -183,7 +193,7 @@ class Connection:
     def _happened(self, events: int) -> None:
         if events & OUT:
             self._flush()
-        if self.open and events & (IN | HUP | select.EPOLLERR):
+        if self.open and not self._arrivals and events & (IN | HUP | select.EPOLLERR):
             self._read()
 
     def _write(self, data: bytes, fds: Iterable[int] = ()) -> None:
@@ -239,7 +249,7 @@ class Connection:
                 self._received(data)
             except (AuthenticationError, BrokenStream) as error:
                 self._lose(str(error))
-            if not self.open or len(data) < READ_SIZE:
+            if not self.open or self._arrivals or len(data) < READ_SIZE:
                 break
 
     def _received(self, data: bytes) -> None:
@@ -251,10 +261,25 @@ class Connection:
             self._write(BEGIN)
             self.ready = True
             return self._on_ready()
-        for message in self._framing.feed(data):
-            if self.open:
-                self._arrived(message)
+        try:
+            self._arrivals.extend(self._framing.feed(data))
+        finally:
+            self._dispatch()
         return None
+
+    def _dispatch(self) -> None:
+        """What arrived, in order; what takes longer than a slice goes on in the next turn."""
+        end = self._reactor.clock.mono() + SLICE
+        while self._arrivals and self.open:
+            arrival = self._arrivals.popleft()
+            if isinstance(arrival, Message):
+                self._arrived(arrival)
+            else:
+                arrival()
+            if self._arrivals and self._reactor.clock.mono() >= end:
+                self._reactor.soon(self._dispatch)
+                break
+        self._watch()
 
     def _arrived(self, message: Message) -> None:
         kind = message.header.message_type if message.header is not None else None

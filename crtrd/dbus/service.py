@@ -54,7 +54,7 @@ class BusService:
         self._address = address or ("SESSION" if user else "SYSTEM")
         self._connection: Connection | None = None
         self._dispatcher = Dispatcher(control, self._report)
-        self._callers = Callers(self._ask, self._send_quietly)
+        self._callers = Callers(self._ask, self._send_quietly, self._next_do)
         self.polkit = Polkit(reactor, self._ask, self._send_quietly)
         self._wanted = self._owned = self._closed = False
         self._releasing: Callable[[], None] | None = None
@@ -71,9 +71,9 @@ class BusService:
         return self._owned
 
     def pending(self) -> int:
-        """Calls whose reply is not out: being answered, or answered and not yet written to the bus."""
-        unsent = self._connection is not None and self._connection.unsent
-        return self._dispatcher.pending + int(unsent)
+        """Calls whose reply is not out: being answered, not dispatched, or answered and not yet written to the bus."""
+        busy = self._connection is not None and self._connection.busy
+        return self._dispatcher.pending + int(busy)
 
     def start(self) -> None:
         """Connect and take the name, for as long as it takes; `on_owned` says when."""
@@ -261,6 +261,10 @@ class BusService:
     def _tell(self, signal: Signal) -> None:
         if self._connection is not None:
             self._connection.tell(signal)
+
+    def _next_do(self, pieces: list[Callable[[], None]]) -> None:
+        if self._connection is not None:
+            self._connection.next_do(pieces)
 
     def _send_quietly(self, message: Message) -> None:
         """For what nobody answers."""

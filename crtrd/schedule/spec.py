@@ -6,7 +6,7 @@ question brings its instant. Nothing is due before 1970 or after the year 2400.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -59,6 +59,13 @@ class Schedule:
     def next_after(self, after: int) -> int | None:
         """Return the first instant strictly later than `after`; None means never again."""
         return self._top.next_after(after)
+
+    def instants(self, after: int) -> Iterator[int]:
+        """Yield the instants later than `after`, ascending, perhaps for ever."""
+        instant = self.next_after(after)
+        while instant is not None:
+            yield instant
+            instant = self.next_after(instant)
 
     def latest_not_after(self, at: int) -> int | None:
         """Return the newest instant that is not later than `at`; None means there was none."""

@@ -311,3 +311,12 @@ def test_terminal_escapes_are_harmless(cli):
         assert "\x07" not in said
     assert "\\x1b[2J" in cli.run("status", "tick", status=3).stdout
     assert "\x1b" not in cli.run("show", "\x1b[31m", status=4).stderr
+
+
+def test_numbers_that_nothing_can_carry_are_refused_in_a_sentence(cli):
+    """They ended in a traceback: the bus has no number of more than 64 bits, and no negative count."""
+    for number in ("9" * 23, str(1 << 63)):
+        done = cli.run("arm", "huge", "--every", "1h", "--max-runs", number, "--", "true", status=1)
+        assert done.stderr == f"crtrctl: cannot send max_runs: {number} is out of range\n"
+    done = cli.run("runs", "-n", "-1", status=2)
+    assert done.stderr == "crtrctl: cannot show -1 rows: write a number from 0 on, 0 for all\n"

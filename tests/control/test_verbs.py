@@ -387,3 +387,18 @@ def test_an_instance_that_is_not_roots_starts_nobody_else(desk, monkeypatch):
     monkeypatch.setattr("crtrd.engine.context.os.geteuid", lambda: 1000)
     (refusal,) = desk.replies("arm", {"name": "job", "command": ["true"], "user": "nobody"})
     assert "user: only root may start a command as nobody" in str(refusal)
+
+
+def test_instants_that_take_long_to_find_are_found_over_many_turns(desk, monkeypatch):
+    """A thousand instants of sixty schedules held up everybody for more than a second."""
+    monkeypatch.setattr("crtrd.control.ahead.SLICE", 0)  # one instant a turn
+    desk.arm(schedule=["0 * * * *", "30 * * * *"])
+    for verb, words in (("next", ("job", 5)), ("calendar", ({"schedule": ["@daily"]}, 0, 5))):
+        answers = []
+        desk.control.call(verb, words, ROOT, answers.append)
+        for _ in range(4):
+            assert answers == []
+            desk.reactor.turn(0)
+        desk.reactor.turn(0)
+        assert len(answers[0]) == 5
+    assert desk.refused("calendar", {"schedule": ["@daily"] * 1001}, 0, 1) is Code.INVALID_ARGUMENT

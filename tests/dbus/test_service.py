@@ -216,3 +216,19 @@ def test_two_lives_in_one_process_leave_nothing(bus):
         world.close()
     assert len(os.listdir("/proc/self/fd")) == before
 
+
+
+def test_a_flood_of_calls_leaves_every_turn_to_others_too(world, monkeypatch):
+    """Three thousand calls of one caller once stood between everybody else and the loop for seconds."""
+    monkeypatch.setattr("crtrd.dbus.connection.SLICE", 0)  # one message a turn
+    peer = world.peer()
+    serials = [peer.send("Pause", "ss", (f"job-{n}", "")) for n in range(20)]
+    most = before = 0
+    while len(peer.replies) < len(serials):
+        world.turn()
+        most, before = max(most, len(world.control.calls) - before), len(world.control.calls)
+        while peer.take():
+            pass
+    assert most <= 2  # one as it is read, one as what is to be done soon
+    assert [arguments[0] for _, arguments, _ in world.control.calls] == [f"job-{n}" for n in range(20)]
+    assert world.service.pending() == 0
