@@ -4,8 +4,9 @@ Nothing here opens or creates anything; `Places` only spells out where things li
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from crtrd.values import dataclass
 
 BUS_NAME = "org.crtrd.Crtrd1"
 BUS_PATH = "/org/crtrd/Crtrd1"

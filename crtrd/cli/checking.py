@@ -7,13 +7,13 @@ looked at where they may be; what only root can see is left out for others, and 
 import argparse
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from crtrd import names
 from crtrd.cli import health, installation
 from crtrd.cli.health import Finding, Grade
 from crtrd.cli.session import DONE, FAILED, Session
 from crtrd.cli.words import counted, harmless
+from crtrd.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -13,6 +12,7 @@ from crtrd.config.loader import host_zone, load_settings
 from crtrd.delivery import mta
 from crtrd.errors import ConfigError
 from crtrd.names import Places
+from crtrd.values import dataclass
 
 TYPICAL_ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata")
 ANSWER_SECONDS = 10.0

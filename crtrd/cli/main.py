@@ -7,13 +7,13 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import NoReturn
 
 from crtrd import __version__
 from crtrd.cli.session import DONE, FAILED, NOT_AUTHORISED, NOT_FOUND, UNREACHABLE, USAGE, Failure, Session
 from crtrd.cli.words import harmless
+from crtrd.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ spelled out from `BACK` before the reading to `AHEAD` after it; every start and 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from crtrd.config.loader import read_bytes
 from crtrd.core.timetable import Calendar
 from crtrd.errors import ConfigError
 from crtrd.names import Places
+from crtrd.values import dataclass, field
 
 FOLDER, SUFFIX = "calendars.d", ".ics"
 BACK, AHEAD = timedelta(days=731), timedelta(days=3653)

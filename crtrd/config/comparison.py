@@ -1,11 +1,12 @@
 """The instants of a crontab line by plain cron's rule beside those of the cron made of it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from crtrd.config.imported import Imported
 from crtrd.config.plaincron import can_walk, firings
 from crtrd.core.timetable import compiled
+from crtrd.values import dataclass
 
 MOST = 10_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from crtrd.config.cronfile import located, merge_edit, read_table
@@ -23,6 +22,7 @@ from crtrd.core.cron import Definition
 from crtrd.core.timetable import compiled
 from crtrd.errors import ConfigError, ScheduleError
 from crtrd.names import Places
+from crtrd.values import dataclass
 
 FOLDER, SUFFIX, EDITS = "crons.d", ".toml", ".toml.d"
 PROFILES = "profiles.d"  # whose defaults are part of what a cron file says

@@ -7,7 +7,8 @@ command than the one that is seen (a carriage return) the line is refused.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from crtrd.values import dataclass
 
 NICKNAMES = frozenset({
     "@reboot", "@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually",

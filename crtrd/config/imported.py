@@ -7,13 +7,13 @@ the same file gives the same names again.
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from crtrd.config.crontab import Entry, Refusal, read_crontab
 from crtrd.config.reader import read_definition
 from crtrd.core.cron import Definition
 from crtrd.core.timetable import compiled
 from crtrd.errors import ConfigError, ScheduleError
+from crtrd.values import dataclass
 
 CRON_PATH = "/usr/bin:/bin"
 """What Debian's cron gives a command as PATH unless the crontab sets one."""

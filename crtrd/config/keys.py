@@ -4,8 +4,9 @@ Only names, shapes and words for people live here, so that the command line can 
 values is `config.reader`'s.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from crtrd.values import dataclass
 
 
 class Kind(StrEnum):

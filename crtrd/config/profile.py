@@ -5,11 +5,11 @@ A cron's own keys win over its profile, a profile over what the account has. All
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from crtrd.config.resources import LIMITS, read_limit
 from crtrd.errors import ConfigError
+from crtrd.values import dataclass
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = "CRTR_"

@@ -8,7 +8,8 @@ size, which the caller brings along.
 import re
 import resource
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from crtrd.values import dataclass
 
 INFINITY = (1 << 64) - 1
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}

@@ -1,12 +1,13 @@
 """crtrd.toml: the daemon's own settings as one table, and their reading. A file is taken whole or refused whole."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from crtrd.config.lengths import LONGEST, SECOND, read_length
 from crtrd.errors import ConfigError, ScheduleError
+from crtrd.values import dataclass
 
 LARGEST, DIGITS = 1 << 50, 15
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

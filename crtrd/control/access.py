@@ -7,11 +7,11 @@ call's first argument becomes somebody's thing is `admission`'s matter.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from crtrd import names
 from crtrd.errors import Code, RequestError
+from crtrd.values import dataclass
 
 OPENED = frozenset({"status", "list_crons", "get_occurrence", "trigger", "metrics"})
 TOKEN = "token"  # noqa: S105 - the word for a caller, no password

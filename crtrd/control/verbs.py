@@ -8,7 +8,7 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -32,6 +32,7 @@ from crtrd.engine.lifecycle import Stage
 from crtrd.errors import Code, ConfigError, LedgerError, RequestError, ScheduleError
 from crtrd.ledger.queries import Filter
 from crtrd.supervision.membership import belongs
+from crtrd.values import dataclass
 
 __all__ = ["Caller", "Control", "Hooks", "Reply"]
 

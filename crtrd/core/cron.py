@@ -4,8 +4,9 @@ Pure data. Texts are turned into definitions in `config`; instants are calculate
 All durations are integer microseconds, all instants integer microseconds since the epoch, UTC.
 """
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from crtrd.values import dataclass, field
 
 MICROSECOND = 1
 SECOND = 1_000_000

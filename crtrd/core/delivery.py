@@ -10,12 +10,12 @@ keeps its order. Where one message FAILED only that message waits, and those beh
 itself alone. The state `sending` is the lease of one daemon life: the next life takes it back at its start.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from crtrd.core.cron import HOUR, SECOND
 from crtrd.core.disposition import Kind
 from crtrd.core.occurrence import derive_id
+from crtrd.values import dataclass
 
 FIRST_WAIT, LONGEST_WAIT = 5 * SECOND, HOUR
 OLDEST = 7 * 24 * HOUR

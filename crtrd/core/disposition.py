@@ -12,11 +12,11 @@ a change from nothing, one whose delivery failed has not been told, and A, B, A 
 remembered and never delivered. A run out of band is compared, and changes nothing of what is remembered.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from crtrd.core.cron import OnOutput
 from crtrd.core.occurrence import Result
+from crtrd.values import dataclass
 
 
 class Kind(StrEnum):

@@ -5,12 +5,12 @@ executor only after that commit (I1, I7).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from crtrd.core.cron import Cron, Departed
 from crtrd.core.delivery import Delivery, Escalation, Queue, Told
 from crtrd.core.occurrence import Cell, Key, Occurrence, Run
 from crtrd.errors import Code
+from crtrd.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ event too: the core itself reads no clock and no random source (I3).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from crtrd.core.cron import Definition
 from crtrd.core.delivery import UNKNOWN, Outcome, Owner
 from crtrd.core.occurrence import Identity, Origin, Output
+from crtrd.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

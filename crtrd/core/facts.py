@@ -4,12 +4,12 @@ The ledger's session is the real one; it sees what earlier events of the same ba
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from crtrd.core.cron import Cron, Departed
 from crtrd.core.delivery import Delivery, Escalation, Queue, Told
 from crtrd.core.occurrence import Cell, Key, Occurrence, Run
+from crtrd.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Whether the daemon may leave, from the ledger alone (I8). A probe that failed is not idleness."""
 
-from dataclasses import dataclass
+from crtrd.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ same rule a second time in a trigger.
 """
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
+
+from crtrd.values import dataclass
 
 
 class Status(StrEnum):

@@ -10,11 +10,11 @@ A held occurrence counts as open. "Wait" is a pending row: it starts when the le
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from crtrd.core.cron import Definition, Overlap
 from crtrd.core.occurrence import Occurrence, Reason, Status, short
+from crtrd.values import dataclass
 
 
 class Turn(StrEnum):

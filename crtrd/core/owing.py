@@ -5,7 +5,7 @@ all older ones share one row, whose `covers` says how many they are (bounded wor
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from crtrd.core import reports
 from crtrd.core.cron import MINUTE, CatchUp, Cron, PausedBy, State
@@ -25,6 +25,7 @@ from crtrd.core.overlap import Turn, judge
 from crtrd.core.stopping import settle_waiting, stop_runs
 from crtrd.core.timetable import fault, next_instant, timetable, unknown_after
 from crtrd.schedule.spans import format_instant
+from crtrd.values import dataclass
 
 KEEP = 100
 ON_TIME = MINUTE  # an instant served within cron's own granularity is on time, not caught up

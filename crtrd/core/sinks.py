@@ -5,8 +5,9 @@ command only the program.
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from crtrd.values import dataclass
 
 
 class SinkKind(StrEnum):

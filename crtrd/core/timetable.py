@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
@@ -13,6 +12,7 @@ from crtrd.errors import ScheduleError
 from crtrd.schedule.spans import parse_instant, parse_span
 from crtrd.schedule.spec import Schedule, compile_schedule, is_fixed
 from crtrd.schedule.zone import forget_zones
+from crtrd.values import dataclass
 
 UNUSABLE = "its schedule cannot be used"
 """How the note of a cron begins that was parked for its schedule, and resumes by itself when it can be used again."""

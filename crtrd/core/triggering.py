@@ -13,7 +13,7 @@ in one row. A clock may be ahead of ours by AHEAD. Keys are kept for KEPT.
 
 import json
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from crtrd.core.cron import HOUR, MINUTE, Cron, Overlap, State
@@ -27,6 +27,7 @@ from crtrd.core.requests import intact, named
 from crtrd.core.timetable import timetable
 from crtrd.errors import Code, RequestError
 from crtrd.schedule.spans import format_instant
+from crtrd.values import dataclass
 
 KEPT = 7 * 24 * HOUR
 AHEAD = MINUTE

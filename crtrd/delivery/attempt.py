@@ -1,9 +1,10 @@
 """One attempt: what it is given, what it says. Crosses to the helper process as JSON on a descriptor, never as argv."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from crtrd.core.delivery import Outcome
+from crtrd.values import dataclass
 
 ERROR_MOST = 1000
 

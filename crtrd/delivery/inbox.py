@@ -9,10 +9,10 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from crtrd.core.sinks import OWNER
+from crtrd.values import dataclass
 
 IDENTITY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 CHUNK = 1 << 20

@@ -11,7 +11,6 @@ How many are under way, and in which order, the core has decided.
 import os
 import pwd
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from crtrd.core.delivery import Delivery
@@ -26,6 +25,7 @@ from crtrd.names import Places
 from crtrd.systemd.journal import Journal
 from crtrd.systemd.manager import Manager
 from crtrd.systemd.worker import Worker
+from crtrd.values import dataclass
 
 SECONDS: Mapping[SinkKind, float] = {
     SinkKind.MAIL: 60.0, SinkKind.EXEC: 60.0, SinkKind.WEBHOOK: 30.0, SinkKind.HEARTBEAT: 15.0, SinkKind.FILE: 30.0,

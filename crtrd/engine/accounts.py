@@ -3,13 +3,13 @@
 import grp
 import os
 import pwd
-from dataclasses import dataclass
 from errno import ENOENT
 
 from crtrd.config.profile import Profile
 from crtrd.core.cron import Cron, Definition
 from crtrd.errors import LaunchError
 from crtrd.supervision.faults import launch_error
+from crtrd.values import dataclass
 
 LOOK_UP_FDS = 1
 

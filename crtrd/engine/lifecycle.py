@@ -10,7 +10,6 @@ there, and a new start request waits for our end. `stop` is SIGTERM's way: runs 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from crtrd.config.settings import ClockMode, Settings
@@ -24,6 +23,7 @@ from crtrd.errors import ManagerError
 from crtrd.schedule.spans import format_instant
 from crtrd.systemd.manager import Manager
 from crtrd.systemd.notify import Notifier
+from crtrd.values import dataclass
 
 PROBE_AGAIN = 10 * SECOND
 QUIET_AGAIN = SECOND

@@ -8,11 +8,11 @@ follower that does not read loses lines, never the run.
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from errno import EMFILE
 
 from crtrd.core.occurrence import Run
 from crtrd.systemd.journal import Journal
+from crtrd.values import dataclass, field
 
 SAID = 48 * 1024
 """Bytes of the latest lines that a new follower is given first: less than the smallest pipe takes, pipe(7)."""

@@ -5,11 +5,11 @@ fails is reported and does not stop the others, nor the daemon. What a step does
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from crtrd.migrations import legacy_inbox_identities, orphan_cgroups, state_modes
 from crtrd.migrations.folder import Changes, Trouble
 from crtrd.names import Places
+from crtrd.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

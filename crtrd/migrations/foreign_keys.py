@@ -11,7 +11,8 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from crtrd.values import dataclass
 
 _TEXT = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 OVERLAP = {"Allow": "allow", "Forbid": "skip", "Replace": "replace"}

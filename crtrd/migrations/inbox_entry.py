@@ -7,9 +7,9 @@ stay as they are. Files are the business of legacy_inbox_identities.py.
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from crtrd.core.occurrence import derive_id
+from crtrd.values import dataclass
 
 OPERATION = "operation"
 _NEEDED = ("id", "operation_id")

@@ -16,16 +16,16 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from crtrd.migrations import inbox_cursor, inbox_entry
 from crtrd.migrations.folder import Changes, Folder, Trouble, durable, open_folder
+from crtrd.values import dataclass, field
 
 LINES, CURSOR, DAMAGED = ".jsonl", ".cursor", ".damaged"
 
 
-@dataclass
+@dataclass()
 class _Findings:
     """What is wrong with one file: repaired lines, damaged ones, and whether the last line lacks its end."""
 

@@ -7,11 +7,11 @@ first if they like. A file is replaced whole or not at all, with its mode and ow
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from crtrd.migrations import foreign_keys
 from crtrd.names import Places
+from crtrd.values import dataclass
 
 LARGEST = 1 << 20
 

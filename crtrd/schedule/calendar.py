@@ -7,11 +7,11 @@ sense of cron(8), and the zone it names, if any. Beyond systemd: years up to 240
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from crtrd.errors import ScheduleError
 from crtrd.schedule.days import ALL_DAYS, ALL_MONTHS, ALL_WEEKDAYS, Days, Plan, repeat_weekdays, times_of
 from crtrd.schedule.zone import LAST_YEAR, MINUTE, SECOND
+from crtrd.values import dataclass
 
 _SHORTHANDS: Mapping[str, str] = {
     "minutely": "*-*-* *:*:00",

@@ -8,11 +8,11 @@ this one refuses it and names the field. `~` is cronie's: a value chosen once, h
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from crtrd.errors import ScheduleError
 from crtrd.schedule.days import Days, Plan, repeat_weekdays, times_of
+from crtrd.values import dataclass, field
 
 NICKNAMES: Mapping[str, str] = {
     "@hourly": "0 * * * *",

@@ -7,11 +7,11 @@ matches become, and what happens in a night of a change, is decided in streams.
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
 from functools import cached_property, lru_cache
 
 from crtrd.schedule.zone import DAY, HOUR, LAST_YEAR, MINUTE
+from crtrd.values import dataclass
 
 FIRST_YEAR = 1969  # west of Greenwich the epoch falls on its last evening
 _ORDINAL = date(1970, 1, 1).toordinal()

@@ -4,13 +4,13 @@ Only the schedule speaks here. What the ledger or the state of the cron adds (pa
 already) is the core's to say.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 from crtrd.schedule.spans import format_instant, format_span
 from crtrd.schedule.streams import Stream, WallClock
 from crtrd.schedule.window import Allowed, Jittered
 from crtrd.schedule.zone import END, Segment, Zone
+from crtrd.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

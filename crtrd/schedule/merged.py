@@ -6,12 +6,13 @@ are added up, and of the rest only the sparser ones are listed.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from crtrd.schedule.days import Plan, Plans
 from crtrd.schedule.streams import Periodic, Stream, WallClock
 from crtrd.schedule.zone import END, SECOND
+from crtrd.values import dataclass
 
 #: Streams are compared this many instants at a time, to keep memory flat.
 _BATCH = 50_000

@@ -4,11 +4,11 @@ Told for people who look at a schedule beforehand; what is due is decided in str
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from crtrd.schedule.streams import Stream, WallClock
 from crtrd.schedule.zone import Segment
+from crtrd.values import dataclass
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall times are naive by nature
 

@@ -7,7 +7,6 @@ question brings its instant. Nothing is due before 1970 or after the year 2400.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 
 from crtrd.errors import ScheduleError
@@ -20,6 +19,7 @@ from crtrd.schedule.spans import format_instant, format_span, parse_instant, par
 from crtrd.schedule.streams import Fixed, Gap, Overlap, Periodic, Stream, WallClock
 from crtrd.schedule.window import Allowed, Jittered, join, stretches_of_dates
 from crtrd.schedule.zone import END, SECOND, Zone, load_zone
+from crtrd.values import dataclass
 
 __all__ = ["Schedule", "Span", "Verdict", "compile_schedule", "is_fixed"]
 

@@ -14,12 +14,12 @@ Several streams become one in merged; windows, exclusions and jitter are laid ov
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from crtrd.schedule.days import Plan, Plans
 from crtrd.schedule.zone import DAY, END, HOUR, Segment, Zone
+from crtrd.values import dataclass
 
 #: cron(8): a change of the clock of more than three hours is a correction.
 CORRECTION = 3 * HOUR

@@ -7,11 +7,11 @@ each that is left by an offset of its own. Both are streams themselves (see stre
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 
 from crtrd.schedule.streams import Stream
 from crtrd.schedule.zone import DAY, END, REACH, Zone
+from crtrd.values import dataclass
 
 _ORDINAL = date(1970, 1, 1).toordinal()
 

@@ -9,11 +9,11 @@ only source is zoneinfo, so a zone that cannot be named inside its folders canno
 import re
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from crtrd.errors import ScheduleError
+from crtrd.values import dataclass
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

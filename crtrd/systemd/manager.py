@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crtrd.errors import ManagerError
@@ -18,6 +17,7 @@ from crtrd.schedule.spans import format_instant
 from crtrd.systemd.probe import ask_for_life
 from crtrd.systemd.transient import LATEST, Property, scope, unit_path, wake_timer
 from crtrd.systemd.worker import Worker
+from crtrd.values import dataclass
 
 DEADLINE = 10_000_000
 """Microseconds within which a request is answered."""

@@ -6,10 +6,11 @@ request a connection.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import h11
+
+from crtrd.values import dataclass, field
 
 HEAD_MOST = 16 << 10
 BODY_MOST = 64 << 10

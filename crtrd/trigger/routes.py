@@ -3,7 +3,6 @@
 import json
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 
 from crtrd.control.access import Caller
@@ -11,6 +10,7 @@ from crtrd.control.verbs import Control
 from crtrd.errors import Code, RequestError
 from crtrd.schedule.spans import format_instant
 from crtrd.trigger.request import Rejected, Request, Response
+from crtrd.values import dataclass
 
 PAGE = 200
 RETRY_SECONDS = "5"
