@@ -12,7 +12,7 @@ their order and decided again when the store is back (with growing waits, said o
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from crtrd.core import scheduler
 from crtrd.core.effects import Act, Announce, Effect, PutDelivery, Record, Refuse
@@ -26,6 +26,7 @@ from crtrd.ledger.session import Session
 from crtrd.ledger.store import Store
 from crtrd.loop.clock import Alarm
 from crtrd.loop.reactor import IN, Reactor
+from crtrd.values import dataclass
 
 BATCH = 256
 RETRY_FIRST, RETRY_LONGEST = 200_000, 10_000_000
@@ -185,6 +186,7 @@ def decide(batch: tuple[Event, ...], session: Session, limits: Limits, now: int,
     Deliveries that came due after `looked`, when they were looked at last, count as ahead, also those that are due by
     now: so that the alarm rings for them at once where this batch does not look at them.
     """
+    session.expect(name for event in batch if (name := getattr(event, "run_id", "")))
     transaction = _Transaction(session)
     for event in batch:
         ticket = getattr(event, "ticket", None)

@@ -8,7 +8,7 @@ that is narrowed by what no index knows looks through `SCAN` rows a page. Counte
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from peewee import DatabaseError, InterfaceError, Model, SqliteDatabase
@@ -20,6 +20,7 @@ from crtrd.errors import LedgerError
 from crtrd.ledger import rows
 from crtrd.ledger.models import CellRow, CronRow, EscalationRow, OccurrenceRow, OutboxRow, RunRow
 from crtrd.ledger.schema import RAN
+from crtrd.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ it has stopped, so that neither pruning a million rows nor looking through a mil
 Open occurrences and their runs are never touched.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from peewee import SqliteDatabase
+
+from crtrd.values import dataclass
 
 CHUNK = 500
 LOOK = 5000

@@ -84,6 +84,13 @@ def upsert(model: type[Model], conflict: str, *without: str, keep: tuple[str, ..
     return f'INSERT INTO "{table}" ({listed}) VALUES ({places}) ON CONFLICT ({conflict}) DO UPDATE SET {changes}'  # noqa: S608
 
 
+def update(model: type[Model], names: tuple[str, ...]) -> str:
+    """UPDATE of these columns by id. Touching no others leaves the indexes on them alone."""
+    table = model._meta.table_name  # noqa: SLF001 - peewee's door
+    changes = ", ".join(f'"{name}" = ?' for name in names)
+    return f'UPDATE "{table}" SET {changes} WHERE id = ?'  # noqa: S608 - names come from this file
+
+
 def dump_definition(definition: Definition) -> str:
     """JSON of every key that differs from its default: old rows gain new keys' defaults by themselves."""
     values = {name: getattr(definition, name) for name in DEFAULTS}  # asdict copies deeply and takes 30 times as long
@@ -163,6 +170,20 @@ def cron_from_row(row: Row) -> Cron:
     )
 
 
+CRON_BOOKKEEPING = (
+    "state", "paused_by", "note", "changed_at", "anchor", "considered", "next_at", "after_end_at", "failures",
+    "runs_counted", "last_boot", "skip_next", "account", "failing_since", "failing_count", "source",
+)
+
+
+def cron_update(cron: Cron) -> Row:
+    return (
+        cron.state, cron.paused_by, cron.note, cron.changed_at, cron.anchor, cron.considered, cron.next_at,
+        cron.after_end_at, cron.failures, cron.runs_counted, cron.last_boot, json.dumps(cron.skip_next), cron.account,
+        cron.failing_since, cron.failing_count, cron.source, cron.id,
+    )
+
+
 def departed_row(departed: Departed) -> Row:
     """The cron as JSON of its own row, by column: it is read again only to end its last runs."""
     values = dict(zip(columns(CronRow), cron_row(departed.cron, 0), strict=True))
@@ -180,6 +201,14 @@ def occurrence_row(each: Occurrence) -> Row:
         each.detail, each.label, each.target, each.overlap, each.created_at, each.due_at, each.settled_at,
         each.covers, each.fence, each.alert_at,
     )
+
+
+OCCURRENCE_MOVES = ("status", "reason", "detail", "label", "due_at", "settled_at", "covers", "fence", "alert_at")
+
+
+def occurrence_update(each: Occurrence) -> Row:
+    return (each.status, each.reason, each.detail, each.label, each.due_at, each.settled_at, each.covers, each.fence,
+            each.alert_at, each.id)
 
 
 def occurrence_from_row(row: Row) -> Occurrence:
@@ -210,6 +239,19 @@ def run_row(run: Run) -> Row:
         run.signal, run.stdout.head, run.stdout.total, run.stdout.sha256, run.stderr.head, run.stderr.total,
         run.stderr.sha256, json.dumps(run.survivors), run.delivered, run.stdout.masked,
     )
+
+
+RUN_MOVES = (
+    "phase", "boot_id", "pid", "start_ticks", "cgroup", "started_at", "finished_at", "duration", "stopping", "result",
+    "reason", "exit_code", "signal", "stdout_head", "stdout_total", "stdout_sha256", "stderr_head", "stderr_total",
+    "stderr_sha256", "survivors", "delivered", "stdout_masked",
+)
+
+
+def run_update(run: Run) -> Row:
+    """The columns of RUN_MOVES, of which the row has the first right after those that never change."""
+    row = run_row(run)
+    return (row[8], *row[12:], run.id)
 
 
 def run_from_row(row: Row) -> Run:
@@ -259,13 +301,16 @@ def escalation_from_row(row: Row) -> Escalation:
 FORMER_INSERT = "INSERT OR REPLACE INTO former (id, name, owner) VALUES (?, ?, ?)"
 CRON_SELECT = selection(CronRow, "", alias="c")
 CRON_UPSERT = upsert(CronRow, "id")
+CRON_UPDATE = update(CronRow, CRON_BOOKKEEPING)
 CRON_UPDATE_DAMAGED = upsert(CronRow, "id", keep=("definition", "overlap", "pool"))
 OCCURRENCE_SELECT = selection(OccurrenceRow, "", "serial", alias="o")
 OCCURRENCE_UPSERT = upsert(OccurrenceRow, "id", "serial")
+OCCURRENCE_UPDATE = update(OccurrenceRow, OCCURRENCE_MOVES)
 CELL_SELECT = selection(CellRow, "")
 CELL_UPSERT = upsert(CellRow, "occurrence_id, target")
 RUN_SELECT = selection(RunRow, "", "serial", alias="r")
 RUN_UPSERT = upsert(RunRow, "id", "serial")
+RUN_UPDATE = update(RunRow, RUN_MOVES)
 DELIVERY_SELECT = selection(OutboxRow, "", "serial", alias="d")
 DELIVERY_UPSERT = upsert(OutboxRow, "id", "serial", keep=("message",))
 DELIVERY_INSERT = DELIVERY_UPSERT.partition(" DO UPDATE ")[0] + " DO NOTHING"

@@ -1,7 +1,9 @@
 """One open transaction as the core sees it: facts to ask, records to put. Lives only in the ledger's thread."""
 
-from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from operator import attrgetter
 from typing import assert_never
 
 from peewee import SqliteDatabase
@@ -31,6 +33,7 @@ from crtrd.core.timetable import UNUSABLE
 from crtrd.errors import LeaseLost
 from crtrd.ledger import rows
 from crtrd.ledger.deliveries import Deliveries
+from crtrd.ledger.draft import Draft
 from crtrd.ledger.retention import BEGIN, Keep, Place, Pruned, prune
 
 PENDING_DUE = """ LEFT JOIN crons c ON c.id = o.cron_id
@@ -45,6 +48,10 @@ PENDING_CELLS = """ WHERE o.settled_at IS NULL AND o.status = 'running'
      SELECT 1 FROM cells k WHERE k.occurrence_id = o.id AND k.status = 'pending' AND k.due_at <= ?)"""
 POSTPONED = """ WHERE o.settled_at IS NULL AND o.status IN ('pending', 'running') AND EXISTS (
      SELECT 1 FROM cells k WHERE k.occurrence_id = o.id AND k.status = 'pending' AND k.due_at > ?)"""
+TAKE_LEASE = (
+    "INSERT INTO leases (occurrence_id, owner, boot_id, until, fence) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (occurrence_id) DO UPDATE SET owner = excluded.owner, boot_id = excluded.boot_id, "
+    "until = excluded.until, fence = excluded.fence")
 HELD_OVER = " WHERE o.settled_at IS NULL AND o.status = 'held' AND o.due_at > 0 AND o.due_at <= ?"
 NEXT_WAKE = """SELECT min(at) FROM (
    SELECT min(next_at) AS at FROM crons WHERE state = 'active' AND next_at IS NOT NULL AND ?
@@ -61,16 +68,58 @@ class Session(Deliveries):
     def __init__(self, database: SqliteDatabase, owner: str, boot_id: str, lease_until: int) -> None:
         self._database = database
         self._owner, self._boot_id, self._lease_until = owner, boot_id, lease_until
+        self._draft = Draft(database)
+        self._fence: int | None = None
+        """As the next lease will find it; `_fence_filed` as it lies in the file."""
+        self._fence_filed: int | None = None
+        self._leases: dict[str, int | None] = {}
+        """Taken with their fence, or given up (None), and not written yet."""
+
+    def _all(self, sql: str, *values: object) -> list[rows.Row]:
+        """Whatever is asked by a statement finds what was put."""
+        self.write()
+        return super()._all(sql, *values)
+
+    def _one(self, sql: str, *values: object) -> rows.Row | None:
+        self.write()
+        return super()._one(sql, *values)
+
+    def write(self) -> None:
+        """Bring all that was put into the open transaction; to be called before it is committed."""
+        if self._draft.changed:
+            self._draft.write()
+        if self._leases:
+            self._write_leases()
+
+    def expect(self, run_ids: Iterable[str]) -> None:
+        """The core is about to be asked about these runs: read what belongs to them, all together."""
+        draft, names = self._draft, list(run_ids)
+        draft.read_runs(names)
+        found = [run for name in names if (run := draft.runs.get(name)) is not None]
+        self._expect([run.occurrence_id for run in found], [run.cron_id for run in found])
+
+    def _expect(self, occurrence_ids: list[str], cron_ids: list[str]) -> None:
+        draft = self._draft
+        draft.read_occurrences(occurrence_ids)
+        draft.read_cells(occurrence_ids)
+        draft.read_live(occurrence_ids)
+        draft.read_crons(cron_ids)
+        draft.read_open(cron_ids)
 
     # facts -------------------------------------------------------------------------------------------------------
 
     def cron(self, cron_id: str) -> Cron | None:
-        row = self._one(rows.CRON_SELECT + " WHERE c.id = ?", cron_id)
-        return rows.cron_from_row(row) if row else None
+        if cron_id not in self._draft.crons:
+            self._draft.read_crons([cron_id])
+        return self._draft.crons[cron_id]
 
     def find_cron(self, name_or_id: str) -> Cron | None:
-        row = self._one(rows.CRON_SELECT + " WHERE c.name = ?", name_or_id)
-        return rows.cron_from_row(row) if row else self.cron(name_or_id)
+        found = self._crons(" WHERE c.name = ?", name_or_id)
+        return found[0] if found else self.cron(name_or_id)
+
+    def _crons(self, where: str, *values: object) -> list[Cron]:
+        found = self._all(rows.CRON_SELECT + where, *values)
+        return self._draft.note_crons(map(rows.cron_from_row, found))
 
     def departed(self, cron_id: str) -> Departed | None:
         row = self._one("SELECT id, cron, delivers FROM departed WHERE id = ?", cron_id)
@@ -78,42 +127,43 @@ class Session(Deliveries):
 
     def crons_due(self, now: int) -> list[Cron]:
         due = " WHERE c.state = 'active' AND c.next_at IS NOT NULL AND c.next_at <= ? ORDER BY c.next_at, c.serial"
-        return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + due, now)]
+        found = self._crons(due, now)
+        self._draft.read_open(cron.id for cron in found)
+        return found
 
     def crons_on_boot(self) -> list[Cron]:
         """The text search keeps ten thousand others out of it; the core looks closer."""
         booted = " WHERE c.state = 'active' AND c.definition LIKE '%@reboot%' ORDER BY c.serial"
-        return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + booted)]
+        return self._crons(booted)
 
     def crons_unplanned(self) -> list[Cron]:
         """Those that are only triggered have no schedule in their text; damaged ones may have none either."""
         unplanned = (" WHERE c.state = 'active' AND c.next_at IS NULL AND (c.definition LIKE '%\"schedule\"%' "
                      "OR NOT json_valid(c.definition)) ORDER BY c.serial")
-        return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + unplanned)]
+        return self._crons(unplanned)
 
     def crons_scheduled(self) -> list[Cron]:
         scheduled = (" WHERE c.definition LIKE '%\"schedule\"%' AND (c.state = 'active' OR "
                      "c.state = 'paused' AND c.paused_by = 'failure' AND c.note LIKE ? || '%') ORDER BY c.serial")
-        return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + scheduled, UNUSABLE)]
+        return self._crons(scheduled, UNUSABLE)
 
     def crons_from_files(self) -> list[Cron]:
-        filed = rows.CRON_SELECT + " WHERE c.source <> '' ORDER BY c.serial"
-        return [rows.cron_from_row(row) for row in self._all(filed)]
+        return self._crons(" WHERE c.source <> '' ORDER BY c.serial")
 
     def crons_ahead(self, now: int) -> list[Cron]:
         ahead = (" WHERE c.state = 'active' AND (c.considered > ? OR c.after_end_at IS NOT NULL) "
                  "ORDER BY c.serial")
-        return [rows.cron_from_row(row) for row in self._all(rows.CRON_SELECT + ahead, now)]
+        return self._crons(ahead, now)
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
-        row = self._one(rows.OCCURRENCE_SELECT + " WHERE o.id = ?", occurrence_id)
-        return rows.occurrence_from_row(row) if row else None
+        if occurrence_id not in self._draft.occurrences:
+            self._draft.read_occurrences([occurrence_id])
+        return self._draft.occurrences[occurrence_id]
 
     def known(self, occurrence_ids: Iterable[str]) -> set[str]:
         wanted = list(occurrence_ids)
-        places = ", ".join("?" for _ in wanted)
-        found = self._all(f"SELECT id FROM occurrences WHERE id IN ({places})", *wanted)  # noqa: S608
-        return {row[0] for row in found}
+        self._draft.read_occurrences(wanted)
+        return {each for each in wanted if self._draft.occurrences[each] is not None}
 
     def covered(self, cron_id: str, after: int, before: int) -> int:
         return self._count(
@@ -121,20 +171,30 @@ class Session(Deliveries):
             "AND instant > ? AND instant < ? AND key = ''", cron_id, after, before)
 
     def _occurrences(self, where: str, *values: object) -> list[Occurrence]:
-        return [rows.occurrence_from_row(row) for row in self._all(rows.OCCURRENCE_SELECT + where, *values)]
+        found = self._all(rows.OCCURRENCE_SELECT + where, *values)
+        return self._draft.note_occurrences(map(rows.occurrence_from_row, found))
+
+    def _starting(self, found: list[Occurrence]) -> list[Occurrence]:
+        """The same, with what a start looks at."""
+        self._expect([each.id for each in found], [each.cron_id for each in found])
+        return found
 
     def open_occurrences(self, cron_id: str) -> list[Occurrence]:
-        mine = " INDEXED BY occurrences_open_cron WHERE o.cron_id = ? AND o.settled_at IS NULL ORDER BY o.serial"
-        return self._occurrences(mine, cron_id)
+        if cron_id not in self._draft.open:
+            self._draft.read_open([cron_id])
+        return list(self._draft.open[cron_id].values())
 
     def startable(self, now: int, limit: int, without: Collection[str] = ()) -> list[Occurrence]:
         places = ", ".join("?" for _ in without)
         elsewhere = f" AND coalesce(c.pool, '') NOT IN ({places})" if without else ""
         order = f"{PENDING_DUE}{elsewhere} ORDER BY o.due_at, o.serial LIMIT ?"
-        return self._occurrences(order, now, *without, limit)
+        return self._starting(self._occurrences(order, now, *without, limit))
+
+    def _is_startable(self, now: int) -> int:
+        return self._count(f"SELECT EXISTS (SELECT 1 FROM occurrences o {PENDING_DUE})", now)  # noqa: S608 - a constant
 
     def unfinished(self, now: int) -> list[Occurrence]:
-        return self._occurrences(PENDING_CELLS + " ORDER BY o.serial", now)
+        return self._starting(self._occurrences(PENDING_CELLS + " ORDER BY o.serial", now))
 
     def postponed(self, now: int) -> list[Occurrence]:
         return self._occurrences(POSTPONED + " ORDER BY o.serial", now)
@@ -151,24 +211,32 @@ class Session(Deliveries):
         return self._occurrences(alarmed, now)
 
     def cells(self, occurrence_id: str) -> list[Cell]:
-        mine = " WHERE occurrence_id = ? ORDER BY place, target"
-        return [rows.cell_from_row(row) for row in self._all(rows.CELL_SELECT + mine, occurrence_id)]
+        if occurrence_id not in self._draft.cells:
+            self._draft.read_cells([occurrence_id])
+        found = self._draft.cells[occurrence_id]
+        return sorted(found.values(), key=attrgetter("place", "target")) if len(found) > 1 else list(found.values())
 
     def run(self, run_id: str) -> Run | None:
-        row = self._one(rows.RUN_SELECT + " WHERE r.id = ?", run_id)
-        return rows.run_from_row(row) if row else None
+        if run_id not in self._draft.runs:
+            self._draft.read_runs([run_id])
+        return self._draft.runs[run_id]
 
     def last_run(self, occurrence_id: str) -> Run | None:
         row = self._one(rows.RUN_SELECT + " WHERE r.occurrence_id = ? ORDER BY r.serial DESC", occurrence_id)
         return rows.run_from_row(row) if row else None
 
     def live_runs(self, occurrence_id: str = "") -> list[Run]:
-        mine, values = (" AND r.occurrence_id = ?", (occurrence_id,)) if occurrence_id else ("", ())
-        sql = rows.RUN_SELECT + f" INDEXED BY runs_live WHERE r.phase <> 'ended'{mine} ORDER BY r.serial"
-        return [rows.run_from_row(row) for row in self._all(sql, *values)]
+        if not occurrence_id:
+            found = self._all(rows.RUN_SELECT + " INDEXED BY runs_live WHERE r.phase <> 'ended' ORDER BY r.serial")
+            return self._draft.note_runs(map(rows.run_from_row, found))
+        if occurrence_id not in self._draft.live:
+            self._draft.read_live([occurrence_id])
+        return list(self._draft.live[occurrence_id].values())
 
     def live_count(self) -> int:
-        return self._count("SELECT count(*) FROM runs WHERE phase <> 'ended'")
+        if self._draft.live_count is None:
+            self._draft.live_count = self._count("SELECT count(*) FROM runs WHERE phase <> 'ended'")
+        return self._draft.live_count
 
     def pool_count(self, pool: str) -> int:
         """A canceled cron's runs keep their places until they have ended."""
@@ -179,7 +247,7 @@ class Session(Deliveries):
 
     def owed(self, now: int, *, own_clock: bool = True, looked: int | None = None) -> Owed:
         """What keeps the daemon awake, and what will wake it: of the outbox also what came due after `looked`."""
-        due = len(self.startable(now, 1)) or len(self.held_over(now))
+        due = self._is_startable(now) or len(self.held_over(now))
         ahead = self._one(NEXT_WAKE, own_clock, now, now)
         deliveries, attempt = self.outbox_owed(now, now if looked is None else min(looked, now))
         escalations, look = self.escalations_owed()
@@ -188,8 +256,21 @@ class Session(Deliveries):
 
     def undoable(self) -> AbstractContextManager[object]:
         """A savepoint: what is put inside is taken back when an exception leaves it."""
-        context: AbstractContextManager[object] = self._database.atomic()
-        return context
+        return self._savepoint()
+
+    @contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        self.write()
+        fence, filed = self._fence, self._fence_filed
+        try:
+            with self._database.atomic():
+                yield
+                self.write()
+        except BaseException:
+            self._draft.forget()
+            self._leases.clear()
+            self._fence, self._fence_filed = fence, filed
+            raise
 
     # records -----------------------------------------------------------------------------------------------------
 
@@ -197,8 +278,10 @@ class Session(Deliveries):
         """Write one record into the open transaction."""
         match record:
             case PutCron(cron):
-                self._put_cron(cron)
+                self._draft.put_cron(cron)
             case DropCron(cron_id, name, owner):
+                self.write()
+                self._draft.crons[cron_id] = None
                 if owner is not None:
                     self._database.execute_sql(rows.FORMER_INSERT, (cron_id, name, owner))
                 self._database.execute_sql("DELETE FROM crons WHERE id = ?", (cron_id,))
@@ -210,15 +293,15 @@ class Session(Deliveries):
             case DropDeparted(cron_id):
                 self._database.execute_sql("DELETE FROM departed WHERE id = ?", (cron_id,))
             case PutOccurrence(occurrence):
-                self._database.execute_sql(rows.OCCURRENCE_UPSERT, rows.occurrence_row(occurrence))
+                self._draft.put_occurrence(occurrence)
             case PutCell(cell):
-                self._database.execute_sql(rows.CELL_UPSERT, rows.cell_row(cell))
+                self._draft.put_cell(cell)
             case PutRun(run):
-                self._database.execute_sql(rows.RUN_UPSERT, rows.run_row(run))
+                self._draft.put_run(run)
             case TakeLease(occurrence_id):
                 self._take_lease(occurrence_id)
             case DropLease(occurrence_id):
-                self._database.execute_sql("DELETE FROM leases WHERE occurrence_id = ?", (occurrence_id,))
+                self._leases[occurrence_id] = None
             case PutDelivery(delivery, fresh):
                 self.put_delivery(delivery, fresh=fresh)
             case PutEscalation(escalation):
@@ -234,30 +317,36 @@ class Session(Deliveries):
             case _:
                 assert_never(record)
 
-    def _put_cron(self, cron: Cron) -> None:
-        known = self._one("SELECT serial FROM crons WHERE id = ?", cron.id)
-        serial = known[0] if known else self._count("SELECT coalesce(max(serial), 0) + 1 FROM crons")
-        statement = rows.CRON_UPDATE_DAMAGED if cron.damage else rows.CRON_UPSERT
-        self._database.execute_sql(statement, rows.cron_row(cron, serial))
-
     def _take_lease(self, occurrence_id: str) -> None:
-        self._database.execute_sql("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'fence'")
-        fence = self.fence()
-        self._database.execute_sql(
-            "INSERT INTO leases (occurrence_id, owner, boot_id, until, fence) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT (occurrence_id) DO UPDATE SET owner = excluded.owner, boot_id = excluded.boot_id, "
-            "until = excluded.until, fence = excluded.fence",
-            (occurrence_id, self._owner, self._boot_id, self._lease_until, fence))
-        self._database.execute_sql("UPDATE occurrences SET fence = ? WHERE id = ?", (fence, occurrence_id))
+        self._fence = fence = self.fence() + 1
+        self._leases[occurrence_id] = fence
+        if (occurrence := self.occurrence(occurrence_id)) is not None:
+            self._draft.put_occurrence(replace(occurrence, fence=fence))
+
+    def _write_leases(self) -> None:
+        leases, self._leases = self._leases, {}
+        taken = {name: fence for name, fence in leases.items() if fence is not None}
+        connection = self._database.connection()
+        if self._fence != self._fence_filed:
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'fence'", (str(self._fence),))
+            self._fence_filed = self._fence
+        mine = (self._owner, self._boot_id, self._lease_until)
+        connection.executemany(TAKE_LEASE, ((name, *mine, fence) for name, fence in taken.items()))
+        connection.executemany(
+            "DELETE FROM leases WHERE occurrence_id = ?", ((name,) for name in leases if name not in taken))
 
     # the claim ---------------------------------------------------------------------------------------------------
 
     def fence(self) -> int:
-        return self._count("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'fence'")
+        if self._fence is None:
+            sql = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'fence'"
+            self._fence = self._fence_filed = super()._count(sql)
+        return self._fence
 
     def claim(self) -> None:
         """The first transaction of a life: from now on whoever held the ledger before finds his fence passed."""
         self._database.execute_sql("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'fence'")
+        self._fence = None
         self.remember("owner", self._owner)
         self.take_over_leases()
 
@@ -285,7 +374,7 @@ class Session(Deliveries):
             (self._lease_until, self._owner, self._boot_id))
 
     def prune(self, keep: Keep, now: int, start: Place = BEGIN) -> Pruned:
-        """One step of retention, from where the one before it has stopped."""
+        """One step of retention, from where the one before it has stopped. It looks past what was put."""
         return prune(self._database, keep, now, start)
 
     def remember(self, key: str, value: str) -> None:

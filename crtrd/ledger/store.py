@@ -141,6 +141,7 @@ class Store:
             else:
                 session.check(self._fence)
             value = work(session)
+            session.write()
             fence = session.fence()
         self._fence = fence  # only now: a commit that fails takes it back
         return value

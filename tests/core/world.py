@@ -51,7 +51,11 @@ class World:
         self.database.bind(MODELS)
         self.database.connect()
         migrate(self.database, self.path)
-        self.session = Session(self.database, owner, self.limits.boot_id, 0)
+        self.owner = owner
+        self.begin_session()
+
+    def begin_session(self):
+        self.session = Session(self.database, self.owner, self.limits.boot_id, 0)
 
     def restart(self, boot_id=None):
         """The daemon is gone; another life on the same file begins."""
@@ -63,7 +67,8 @@ class World:
 
     def do(self, event, limits=None):
         acts = []
-        with self.database.atomic("IMMEDIATE"), self.database.atomic():
+        self.begin_session()
+        with self.database.atomic("IMMEDIATE"), self.session.undoable():
             for effect in handle(event, self.session, limits or self.limits):
                 if isinstance(effect, Act):
                     acts.append(effect)

@@ -103,6 +103,7 @@ def test_damaged_definitions_are_told(opened, text):
     def damage(session):
         session.put(PutCron(CRON))
         session.put(PutCron(replace(CRON, id="d" * 32, definition=replace(CRON.definition, name="sound"))))
+        session.write()
         session._database.execute_sql("UPDATE crons SET definition = ? WHERE name = 'job'", (text,))
 
     store.do(damage)
