@@ -7,7 +7,7 @@ no such case: the command then runs as its owner, and that is said.
 """
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from errno import EPERM
 
 from crtrd.config.inherited import difference, follow
@@ -21,6 +21,7 @@ from crtrd.errors import ConfigError, LaunchError
 from crtrd.names import Places
 from crtrd.schedule.spans import format_instant
 from crtrd.supervision.plan import Plan
+from crtrd.values import dataclass
 
 ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 USER_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -49,6 +50,11 @@ class Contexts:
 
     def __init__(self, places: Places) -> None:
         self.places = places
+        self._accounts: dict[tuple[str, int], Account] = {}
+
+    def begin(self) -> None:
+        """Runs that are asked for between this and the next call start together: one look at an account will do."""
+        self._accounts.clear()
 
     def of(self, run: Run, cron: Cron, *, head: int) -> Context:
         """Raises LaunchError."""
@@ -57,9 +63,9 @@ class Contexts:
             definition = follow(cron.definition, profile)
         except ConfigError as error:
             raise LaunchError("profile", 0, str(error)) from error
-        changes_to = difference(definition, cron.definition)
-        cron = replace(cron, definition=definition)
-        account = find_account(definition, cron.owner, profile)
+        changes_to = {} if definition is cron.definition else difference(definition, cron.definition)
+        cron = replace(cron, definition=definition) if changes_to else cron
+        account = self._account(definition, cron.owner, profile)
         same_account(cron, account, profile)
         changes = account.uid != os.geteuid()
         if changes and os.geteuid() != 0:
@@ -84,6 +90,14 @@ class Contexts:
         if account.uid != os.geteuid() and os.geteuid() != 0:
             raise LaunchError("user", EPERM, f"only root may start a command as {account.name}")
         return account.text
+
+    def _account(self, definition: Definition, owner: int, profile: Profile | None) -> Account:
+        if profile is not None:
+            return find_account(definition, owner, profile)
+        key = definition.user, owner
+        if key not in self._accounts:
+            self._accounts[key] = find_account(definition, owner, None)
+        return self._accounts[key]
 
     def _environment(self, run: Run, cron: Cron, profile: Profile | None, account: Account) -> Pairs:
         return tuple({

@@ -22,13 +22,19 @@ class Descriptors:
 
     def __init__(self, notifier: Notifier, passed: Passed) -> None:
         self._notifier, self._passed = notifier, passed
+        self._kept: dict[str, set[str]] = {}
+        """What this life gave away, by name; what an earlier one did is not known."""
+        self._earlier = frozenset(self.stored())
 
     def keep(self, name: str, fds: Mapping[str, int]) -> None:
         for kind, fd in fds.items():
             self._notifier.store_fd(f"{kind}-{name}", fd)
+        self._kept.setdefault(name, set()).update(fds)
 
     def drop(self, name: str) -> None:
-        for kind in KINDS:
+        """Each message is work for the manager too, so only what can be there is named."""
+        kept = self._kept.pop(name, set())
+        for kind in KINDS if name in self._earlier or not kept else [kind for kind in KINDS if kind in kept]:
             self._notifier.drop_fd(f"{kind}-{name}")
 
     def sockets(self) -> dict[str, list[int]]:

@@ -106,6 +106,7 @@ class Executor:
             self.supervisor.durable(run_id)
 
     def perform(self, acts: Iterable[Act]) -> None:
+        self.contexts.begin()
         for act in acts:
             self._perform(act)
 

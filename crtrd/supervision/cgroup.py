@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from crtrd.supervision import counters, faults
-from crtrd.supervision.counters import Counters
+from crtrd.supervision.counters import Around, Counters
 
 SUPERVISOR = "supervisor"
 PREFIX = "run-"
@@ -26,6 +26,7 @@ class Cgroups:
     def __init__(self, mount: str, unit: str) -> None:
         self.mount = mount
         self.unit = unit
+        self._around = Around()
 
     @classmethod
     def find(cls, unit: str | None = None) -> "Cgroups | None":
@@ -108,13 +109,24 @@ class Cgroups:
         names = [name for name in _folders(self.mount + self.unit) if name.startswith(PREFIX)]
         return [path for name in names if self.empty(path := f"{self.unit}/{name}")]
 
+    def vanish(self, path: str) -> bool:
+        """Remove one of ours that holds no process and no sub-group, by one system call; False where it may hold any,
+        and for a scope."""
+        if not path.startswith(self.unit + "/"):
+            return False
+        try:
+            os.rmdir(self._folder(path))
+        except OSError:
+            return False
+        return True
+
     def counters(self, path: str) -> Counters:
         """What its own limits have counted; unknown when it is gone or has no controllers."""
         return counters.read(self._folder(path))
 
-    def counters_around(self, path: str) -> Counters:
-        """The same of the cgroup above, which outlives it and counts what is below too."""
-        return counters.read(os.path.dirname(self._folder(path)))
+    def counters_around(self, path: str, now: int, since: int) -> Counters:
+        """The same of the cgroup above, which outlives it and counts what is below too; as of `since` or later."""
+        return self._around.read(os.path.dirname(self._folder(path)), now, since)
 
     def _folder(self, path: str) -> str:
         """The folder, after a look that the path can be a run's: never the root, never our own unit."""

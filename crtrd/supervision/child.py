@@ -22,7 +22,6 @@ supervisor drives it.
 """
 
 import os
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from crtrd.core.cron import Survivors
@@ -34,6 +33,7 @@ from crtrd.supervision.gate import Spawner
 from crtrd.supervision.identity import Stat
 from crtrd.supervision.output import Stream
 from crtrd.supervision.plan import Plan
+from crtrd.values import dataclass, field
 
 
 class Phase(StrEnum):

@@ -5,7 +5,8 @@ what is below it too, but others as well: what it has counted during the run is 
 """
 
 import os
-from dataclasses import dataclass
+
+from crtrd.values import dataclass
 
 UNKNOWN = -1
 
@@ -37,6 +38,19 @@ class Counters:
             _known(self.oom_kills, other.oom_kills), _known(self.ooms, other.ooms),
             _known(self.refused_tasks, other.refused_tasks),
         )  # fmt: skip
+
+
+class Around:
+    """What the group around the runs has counted, read once for many runs that begin or end together."""
+
+    def __init__(self) -> None:
+        self._folder, self._at, self._counted = "", -1, Counters()
+
+    def read(self, folder: str, now: int, since: int) -> Counters:
+        """As it was at some moment from `since` to `now`, microseconds of one clock."""
+        if folder != self._folder or self._at < since:
+            self._folder, self._at, self._counted = folder, now, read(folder)
+        return self._counted
 
 
 def read(folder: str) -> Counters:

@@ -59,6 +59,9 @@ class Endings:
 
     def _in_cgroup(self, child: Child, status: int | None, done: Done, rounds: int) -> None:
         assert self._cgroups is not None  # noqa: S101
+        if self._cgroups.vanish(child.cgroup):
+            self._finish(child, status, done, gone=True)
+            return
         pids = self._cgroups.procs(child.cgroup)
         left = survivors.look(pids) if pids else []
         if not left:
@@ -118,27 +121,31 @@ class Endings:
 
         self._clearings[child.run_id] = Clearing(self._reactor, held, cleared)
 
-    def _finish(self, child: Child, status: int | None, done: Done) -> None:
+    def _finish(self, child: Child, status: int | None, done: Done, *, gone: bool = False) -> None:
         code, signum = split(status)
         oom, hits = False, tuple[str, ...]()
         if self._cgroups is not None and child.cgroup:
-            oom, hits = self._limits_met(child, code, signum)
-            self.sweep(child.cgroup)
+            oom, hits = self._limits_met(child, code, signum, gone=gone)
+            if not gone:
+                self.sweep(child.cgroup)
         duration = max(child.ended_at - child.released_at, 0) if child.released_at is not None else None
         done(child, Ending(
             code, signum, oom, duration, _output(child.out), _output(child.err), tuple(child.survivors), hits,
             child.err.last_line() if child.err is not None else b"",
         ))  # fmt: skip
 
-    def _limits_met(self, child: Child, code: int | None, signum: int | None) -> tuple[bool, tuple[str, ...]]:
+    def _limits_met(
+        self, child: Child, code: int | None, signum: int | None, *, gone: bool
+    ) -> tuple[bool, tuple[str, ...]]:
         """Whether it ran out of memory, and which limits were met.
 
         An OOM kill of any of its processes counts when the run did not succeed in spite of it. One that only the
         cgroup around it has counted does if the run ended as one that was killed, or as a shell whose command was.
         """
         assert self._cgroups is not None  # noqa: S101
-        own = self._cgroups.counters(child.cgroup).or_else(child.counted)
-        around = self._cgroups.counters_around(child.cgroup).since(child.before)
+        own = child.counted if gone else self._cgroups.counters(child.cgroup).or_else(child.counted)
+        around = self._cgroups.counters_around(child.cgroup, self._reactor.clock.mono(), child.ended_at)
+        around = around.since(child.before)
         failed = not child.killed and code != 0
         if own.oom_kills == UNKNOWN:
             failed = failed and (signum == signal.SIGKILL or code == SHELL_KILLED)

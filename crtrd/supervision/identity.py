@@ -6,10 +6,10 @@ move when the clock is set, as psutil's create_time does. psutil is asked only w
 """
 
 import os
-from dataclasses import dataclass
 from enum import StrEnum
 
 from crtrd.core.occurrence import Identity
+from crtrd.values import dataclass
 
 DEAD_STATES = frozenset("ZXx")
 

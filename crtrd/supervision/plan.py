@@ -1,8 +1,8 @@
 """What it takes to start one run: plain data, made by the engine from a cron and its profile. Decides nothing."""
 
-from dataclasses import dataclass
 
 from crtrd.core.cron import Survivors
+from crtrd.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ import marshal
 import posix
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 CONTROL = 3
 GATE = 3  # in the child: takes the place of the control socket, of which it must not keep a copy
 LAST = 0x7FFFFFFF
@@ -46,6 +50,10 @@ RT_SIGACTION = {
     "armv7l": 174, "armv6l": 174, "ppc64le": 173, "s390x": 174,
 }  # fmt: skip
 """System call numbers of rt_sigaction (syscalls(2))."""
+CLONE3 = 435
+"""The same on every architecture, like all system calls since 5.0."""
+CLONE_INTO_CGROUP, SIGCHLD = 0x2_0000_0000, 17
+CGROUP_PROCS = b"/cgroup.procs"
 
 Request = tuple[
     str, str, tuple[bytes, ...], dict[bytes, bytes], bytes, int, int | None, int | None, tuple[int, ...], bytes, bool
@@ -108,23 +116,45 @@ def _reap(token: str, children: dict[str, int], reaped: dict[str, int]) -> tuple
 
 
 def _start(request: Request, fds: list[int], children: dict[str, int]) -> tuple[str, int, str] | None:
+    pid = _clone_into(request[9]) if request[9] else None
+    procs = b"" if pid is not None else request[9]
     try:
-        pid = posix.fork()
+        pid = posix.fork() if pid is None else pid
     except OSError as error:
         return (request[1], error.errno or EINVAL, "fork")
     if not pid:
         try:
-            _child(request, fds)
+            _child(request, fds, procs)
         finally:
             posix._exit(127)  # noqa: SLF001 - nothing of the spawner may run in the child
     children[request[1]] = pid
     return None
 
 
-def _child(request: Request, fds: list[int]) -> None:
-    """From the fork to the exec; returns only when there is nothing to execute."""
+def _clone_into(procs: bytes) -> int | None:
+    """As fork(2), with the child in its cgroup from the first; None where that cannot be had: fork, and let it move.
+
+    Moving a process there makes the kernel wait for all its CPUs, ten milliseconds for a lone run (clone(2),
+    CLONE_INTO_CGROUP). What the C library and Python do around a fork is for threads, of which we have none.
+    """
+    if not procs.endswith(CGROUP_PROCS) or _system_call is None:
+        return None
     try:
-        _hold(request, fds)
+        folder = posix.open(procs[: -len(CGROUP_PROCS)], posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
+    except OSError:
+        return None
+    words = (CLONE_INTO_CGROUP, 0, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, folder)
+    arguments = b"".join([word.to_bytes(8, sys.byteorder) for word in words])
+    pid = _system_call(CLONE3, arguments, len(arguments))
+    if pid:
+        posix.close(folder)
+    return pid if pid >= 0 else None
+
+
+def _child(request: Request, fds: list[int], procs: bytes) -> None:
+    """From the fork to the exec; returns only where nothing can be executed. `procs` is empty in the cgroup already."""
+    try:
+        _hold(request, fds, procs)
         _become(request)
         _execute(request[2], request[3])
     except Stopped as stopped:
@@ -135,7 +165,7 @@ def _child(request: Request, fds: list[int]) -> None:
         posix.write(GATE, marshal.dumps(("command", EINVAL, str(error).encode("utf-8", "replace")), 4))
 
 
-def _hold(request: Request, fds: list[int]) -> None:
+def _hold(request: Request, fds: list[int], procs: bytes) -> None:
     """Own session, only the descriptors 0, 1, 2 and the gate, own cgroup; then wait for the gate."""
     posix.setsid()
     null = -1 if request[10] else posix.open("/dev/null", posix.O_RDONLY)
@@ -144,13 +174,13 @@ def _hold(request: Request, fds: list[int]) -> None:
     posix.dup2(fds[2], 2)
     posix.dup2(fds[0], GATE, inheritable=False)
     posix.closerange(GATE + 1, LAST)
-    if request[9]:
+    if procs:
         try:
-            procs = posix.open(request[9], posix.O_WRONLY | posix.O_CLOEXEC)
-            posix.write(procs, b"0")
-            posix.close(procs)
+            file = posix.open(procs, posix.O_WRONLY | posix.O_CLOEXEC)
+            posix.write(file, b"0")
+            posix.close(file)
         except OSError as error:
-            raise Stopped("cgroup", error.errno, request[9]) from None
+            raise Stopped("cgroup", error.errno, procs) from None
     posix.write(GATE, b"%d" % posix.getpid())
     if not posix.read(GATE, 1):
         posix.kill(posix.getpid(), SHUT)  # not wanted: nothing was executed
@@ -241,22 +271,31 @@ def _default_signals() -> None:
             continue  # SIGKILL, SIGSTOP
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     call_number = RT_SIGACTION.get(posix.uname().machine)
-    if call_number is None:
-        return
+    if call_number is not None and _system_call is not None:
+        for number in (32, 33):
+            _system_call(call_number, number, bytes(64), None, 8)
+
+
+def _find_system_call() -> "Callable[..., int] | None":
+    """syscall(2), and None for a Python without ctypes: then two signals stay ignored, which only a debugger sees."""
     try:
         import _ctypes  # noqa: PLC0415 - half a millisecond; all of ctypes is five
 
-        here = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # dlopen(3): NULL is the program itself
-        syscall = _ctypes.dlsym(here, "syscall")
-        for number in (32, 33):
-            _ctypes.call_function(syscall, (call_number, number, bytes(64), None, 8))
+        program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # dlopen(3): NULL is the program itself
+        address = _ctypes.dlsym(program, "syscall")
     except (ImportError, OSError, AttributeError):
-        return  # a Python without ctypes: the two stay ignored, which only a debugger sees
+        return None
+    return lambda *arguments: _ctypes.call_function(address, arguments)
+
+
+_system_call: "Callable[..., int] | None" = None
 
 
 def main() -> None:
     """The control socket is descriptor CONTROL; every other one is the daemon's and is dropped."""
     posix.closerange(CONTROL + 1, LAST)
+    global _system_call  # noqa: PLW0603 - a program of one file
+    _system_call = _find_system_call()
     gc.disable()  # no cycles arise here, and a collection in a child would copy every page
     _default_signals()
     posix.chdir("/")

@@ -11,7 +11,8 @@ which they are in neither. Beyond CAP they are only counted, and the hash of a r
 import errno
 import fcntl
 import os
-from dataclasses import dataclass
+
+from crtrd.values import dataclass
 
 CAP = 1 << 20
 """Bytes that are kept whole: as much as the journal gets of a run."""

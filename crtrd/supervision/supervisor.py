@@ -29,6 +29,8 @@ from crtrd.supervision.starts import Starts, told
 
 PATIENCE = 15_000_000
 """Microseconds between SIGKILL and giving a run up. With the usual grace both fit into the unit's TimeoutStopSec=."""
+TOGETHER = 2_000
+"""Microseconds within which runs begin together: what was counted just before is not read anew for each."""
 STATUS_TRIES = (1_000, 10_000, 100_000, 1_000_000)
 """Microseconds between looks for the status of a process that somebody else (init) has to reap first."""
 
@@ -292,7 +294,8 @@ class Supervisor:
 
     def _begin_to_count(self, child: Child) -> None:
         if self._cgroups is not None and child.cgroup:
-            child.before = self._cgroups.counters_around(child.cgroup)
+            now = self._clock.mono()
+            child.before = self._cgroups.counters_around(child.cgroup, now, now - TOGETHER)
 
     def _stop_released(self, child: Child, grace: int) -> None:
         deadline = self._clock.mono() + max(grace, 0)
