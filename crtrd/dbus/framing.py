@@ -7,9 +7,10 @@ notices.
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from jeepney.low_level import Header, Message, calc_msg_size
+
+from crtrd.values import dataclass
 
 BODY_MOST = 1 << 20
 """Bytes of arguments that a call may carry. The largest legal definition is far below."""

@@ -5,10 +5,10 @@ here. Nothing in here sends or answers.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from crtrd import names
+from crtrd.values import dataclass
 
 PEER = "org.freedesktop.DBus.Peer"
 INTROSPECTABLE = "org.freedesktop.DBus.Introspectable"

@@ -5,12 +5,12 @@ answer becomes the reply's body. Nothing is decided here.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from crtrd import names
 from crtrd.dbus.interface import Interface, Member, Property, member
 from crtrd.dbus.values import clean, cron_path, fit, pack, plain, run_path
+from crtrd.values import dataclass
 
 PAGE_DEFAULT = 200
 PAGE_MOST = 1000

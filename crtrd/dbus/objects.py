@@ -4,13 +4,13 @@ Objects are not kept: a cron or run exists on the bus when control knows it at t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from crtrd import names
 from crtrd.dbus.interface import OBJECTS, STANDARD, Interface, Property, node_children
 from crtrd.dbus.manager import MANAGER
 from crtrd.dbus.values import Variant, clean, fit, pack
+from crtrd.values import dataclass
 
 RUNS_KEPT = 100
 """Settled runs that stay visible as objects: the newest so many."""

@@ -7,13 +7,13 @@ in time. polkit knows the caller by its unique name, which nobody else can get, 
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from jeepney import DBusAddress, MessageType, new_method_call
 from jeepney.low_level import Message
 
 from crtrd.control.access import ACTIONS, Caller, Need, Verdict
 from crtrd.loop.reactor import Reactor, Timer
+from crtrd.values import dataclass
 
 AUTHORITY = DBusAddress(
     "/org/freedesktop/PolicyKit1/Authority", "org.freedesktop.PolicyKit1", "org.freedesktop.PolicyKit1.Authority")

@@ -1,7 +1,6 @@
 """Which bus signals an event of the daemon becomes. One table; pure: an Announce in, signals out."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from crtrd import names
@@ -11,6 +10,7 @@ from crtrd.dbus.interface import OBJECT_MANAGER, PROPERTIES
 from crtrd.dbus.manager import SIGNALS
 from crtrd.dbus.values import clean, cron_path, pack, run_path
 from crtrd.dbus.wire import Signal
+from crtrd.values import dataclass
 
 Fields = Mapping[str, str | int]
 Object = tuple[str, str]

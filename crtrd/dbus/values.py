@@ -43,7 +43,7 @@ Variant = tuple[str, object]
 
 def clean(text: str) -> str:
     """`text` as the bus can carry it: NUL and surrogates (bytes that were no UTF-8) become U+FFFD."""
-    return _UNSENDABLE.sub("\ufffd", text)
+    return text if text.isascii() and "\0" not in text else _UNSENDABLE.sub("\ufffd", text)
 
 
 def cron_path(cron_id: str) -> str:
@@ -61,6 +61,8 @@ def pack(view: Mapping[str, object]) -> dict[str, Variant]:
 
 def pack_field(name: str, value: object) -> Variant:
     """One value with the type that its field has; what does not fit there travels as what it is."""
+    if name.startswith("CRTRD_") and isinstance(value, str):
+        return "s", clean(value)  # a field of an event: most of what ever leaves
     signature = FIELD_TYPES.get(name)
     if signature is not None:
         try:

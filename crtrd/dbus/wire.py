@@ -7,17 +7,20 @@ than all else that a run costs. Same bytes, same refusals (a test compares them)
 import re
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from jeepney import HeaderFields, MessageType
 from jeepney.low_level import Message, SizeLimitError
 
+from crtrd.values import dataclass
+
 if TYPE_CHECKING:
     from array import array
 
 ARRAY_MOST = 1 << 26
+WORD = 64
+"""Characters of a text that is remembered as it is spelled: field names, ids and words come again and again."""
 FIXED = {"y": "B", "n": "h", "q": "H", "b": "I", "i": "i", "u": "I", "x": "q", "t": "Q", "d": "d", "h": "I"}
 SIZES = {"y": 1, "n": 2, "q": 2, "b": 4, "i": 4, "u": 4, "x": 8, "t": 8, "d": 8, "h": 4, "s": 4, "o": 4, "a": 4,
          "g": 1, "v": 1, "(": 8, "{": 8}
@@ -93,21 +96,31 @@ def _text(buffer: bytearray, value: object, fds: object = None) -> None:
     if not isinstance(value, str):
         message = f"expected text, not {value!r}"
         raise TypeError(message)
-    data = value.encode()
     buffer += _PADS[-len(buffer) % 4]
-    buffer += _length.pack(len(data))
-    buffer += data
-    buffer.append(0)
+    buffer += _spelled(value) if len(value) <= WORD else _spell(value)
+
+
+def _spell(value: str) -> bytes:
+    data = value.encode()
+    return b"%b%b\0" % (_length.pack(len(data)), data)
+
+
+_spelled = lru_cache(maxsize=1024)(_spell)
 
 
 def _path(buffer: bytearray, value: object, fds: object = None) -> None:
     if not isinstance(value, str):
         message = f"expected a path, not {value!r}"
         raise TypeError(message)
+    _check_path(value)
+    _text(buffer, value, fds)
+
+
+@lru_cache(maxsize=256)
+def _check_path(value: str) -> None:
     if not PATH.fullmatch(value):
         message = f"{value!r} is no object path"
         raise ValueError(message)
-    _text(buffer, value, fds)
 
 
 def _signature(buffer: bytearray, value: str, fds: object) -> None:
