@@ -21,6 +21,8 @@ def given(definition: Definition, keys: set[str]) -> Definition:
     policies = keys & BUILT_IN.keys() - NOT_DEFAULTS
     pinned = {key for key in {*definition.pinned, *policies} if getattr(definition, key) == BUILT_IN[key]}
     inherited = set(definition.inherited) - policies
+    if not (pinned or inherited or definition.pinned or definition.inherited):
+        return definition
     return replace(definition, pinned=tuple(sorted(pinned)), inherited=tuple(sorted(inherited)))
 
 

@@ -4,6 +4,7 @@ What crons.d holds is `cronfiles`' matter, which looks into folders and reads th
 """
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -85,13 +86,24 @@ def read_toml(path: Path) -> dict[str, object] | None:
         raise ConfigError(str(path), "", str(error)) from error
 
 
+READ_SIZE = 65536
+"""Most files are far smaller than the limit, for which a buffer would be made each time."""
+
+
 def read_bytes(path: Path) -> bytes:
     """The whole of a plain file of reasonable size; never waits for a pipe. Raises ConfigError."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigError(str(path), "", "it is not a plain file")
-            data = file.read(SIZE_LIMIT + 1)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(fd).st_mode
+            if not stat.S_ISREG(mode):
+                why = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "it is not a plain file"
+                raise ConfigError(str(path), "", why)
+            data = b""
+            while len(data) <= SIZE_LIMIT and (part := os.read(fd, READ_SIZE)):
+                data += part
+        finally:
+            os.close(fd)
     except OSError as error:
         raise ConfigError(str(path), "", error.strerror or str(error)) from error
     if len(data) > SIZE_LIMIT:

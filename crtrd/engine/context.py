@@ -7,6 +7,8 @@ no such case: the command then runs as its owner, and that is said.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from errno import EPERM
 
@@ -50,11 +52,16 @@ class Contexts:
 
     def __init__(self, places: Places) -> None:
         self.places = places
-        self._accounts: dict[tuple[str, int], Account] = {}
+        self._accounts: dict[tuple[str, int], Account] | None = None
 
-    def begin(self) -> None:
-        """Runs that are asked for between this and the next call start together: one look at an account will do."""
-        self._accounts.clear()
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is asked for inside begins, or is armed, at one time: one look at an account will do."""
+        before, self._accounts = self._accounts, {}
+        try:
+            yield
+        finally:
+            self._accounts = before
 
     def of(self, run: Run, cron: Cron, *, head: int) -> Context:
         """Raises LaunchError."""
@@ -86,13 +93,13 @@ class Contexts:
 
     def account(self, definition: Definition, owner: int) -> str:
         """Whom the definition means now: `uid name`, to be remembered. Raises LaunchError."""
-        account = find_account(definition, owner, self.profile(definition))
+        account = self._account(definition, owner, self.profile(definition))
         if account.uid != os.geteuid() and os.geteuid() != 0:
             raise LaunchError("user", EPERM, f"only root may start a command as {account.name}")
         return account.text
 
     def _account(self, definition: Definition, owner: int, profile: Profile | None) -> Account:
-        if profile is not None:
+        if profile is not None or self._accounts is None:
             return find_account(definition, owner, profile)
         key = definition.user, owner
         if key not in self._accounts:

@@ -106,9 +106,9 @@ class Executor:
             self.supervisor.durable(run_id)
 
     def perform(self, acts: Iterable[Act]) -> None:
-        self.contexts.begin()
-        for act in acts:
-            self._perform(act)
+        with self.contexts.together():
+            for act in acts:
+                self._perform(act)
 
     def _perform(self, act: Act) -> None:  # noqa: PLR0912 - one arm per act
         supervisor = self.supervisor

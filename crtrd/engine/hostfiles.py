@@ -101,7 +101,8 @@ class HostFiles:
     # cron files --------------------------------------------------------------------------------------------------
 
     def _read_crons(self, done: Callable[[object], None] | None, faults: Sequence[ConfigError] = ()) -> None:
-        read = load_crons(self._places, host_zone(), self._read)
+        with self._engine.executor.contexts.together():
+            read = load_crons(self._places, host_zone(), self._read)
         self._announce(read.faults, "; what was read before stays in force")
         found = tuple(
             CronFile(file.source, file.definition, file.zoned, uuid.uuid4().hex, file.account) for file in read.crons)

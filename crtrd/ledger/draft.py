@@ -38,6 +38,8 @@ class Draft:
 
     def _forget(self) -> None:
         self.crons: dict[str, Cron | None] = {}
+        self.names: dict[str, str] = {}
+        """Ids by name, of crons that were put; one that was renamed or dropped meanwhile may still be here."""
         self.occurrences: dict[str, Occurrence | None] = {}
         self.runs: dict[str, Run | None] = {}
         self.cells: dict[str, dict[str, Cell]] = {}
@@ -73,6 +75,12 @@ class Draft:
         self.crons[cron.id] = cron
         self._written[cron.id] = cron.definition
         return cron
+
+    def latest_cron(self, read: Cron) -> Cron | None:
+        """What became of a cron whose row was just read; None where it was dropped."""
+        if read.id in self.crons:
+            return self.crons[read.id]
+        return self._noted_cron(read)
 
     def note_occurrences(self, found: Iterable[Occurrence]) -> list[Occurrence]:
         noted = []
@@ -147,6 +155,7 @@ class Draft:
 
     def put_cron(self, cron: Cron) -> None:
         self.crons[cron.id] = cron
+        self.names[cron.name] = cron.id
         self._change("crons", cron.id)
 
     def put_occurrence(self, each: Occurrence) -> None:
@@ -215,28 +224,26 @@ class Draft:
 
     def _write_crons(self, put: list[Cron]) -> None:
         """A cron that is there mostly changes in its bookkeeping: its definition is not spelled anew for that."""
-        kept, fresh, damaged = [], [], []
-        for cron in put:
-            if self._written.get(cron.id) is cron.definition:
-                kept.append(rows.cron_update(cron))
-            elif cron.damage:
-                damaged.append(rows.cron_row(cron, self._serial(cron.id)))
-            else:
-                fresh.append(rows.cron_row(cron, self._serial(cron.id)))
-                self._written[cron.id] = cron.definition
-        self._write(rows.CRON_UPDATE, kept)
-        self._write(rows.CRON_UPSERT, fresh)
-        self._write(rows.CRON_UPDATE_DAMAGED, damaged)
+        kept = [cron for cron in put if self._written.get(cron.id) is cron.definition]
+        others = [cron for cron in put if self._written.get(cron.id) is not cron.definition]
+        serials = self._serials([cron.id for cron in others])
+        self._write(rows.CRON_UPDATE, map(rows.cron_update, kept))
+        for statement, damaged in ((rows.CRON_UPSERT, False), (rows.CRON_UPDATE_DAMAGED, True)):
+            mine = [cron for cron in others if bool(cron.damage) is damaged]
+            self._write(statement, (rows.cron_row(cron, serials[cron.id]) for cron in mine))
+        self._written.update((cron.id, cron.definition) for cron in others if not cron.damage)
 
-    def _serial(self, cron_id: str) -> int:
-        known = self._database.execute_sql("SELECT serial FROM crons WHERE id = ?", (cron_id,)).fetchone()
-        if known:
-            return int(known[0])
-        if self._last_serial is None:
-            found = self._database.execute_sql("SELECT coalesce(max(serial), 0) FROM crons").fetchone()
-            self._last_serial = int(found[0])
-        self._last_serial += 1
-        return self._last_serial
+    def _serials(self, ids: list[str]) -> dict[str, int]:
+        """Those that are there keep theirs, the others get the next ones, in their order."""
+        found = dict[str, int](self._read("SELECT id, serial FROM crons WHERE id IN", ids))
+        if self._last_serial is None and len(found) < len(ids):
+            last = self._database.execute_sql("SELECT coalesce(max(serial), 0) FROM crons").fetchone()
+            self._last_serial = int(last[0])
+        for name in ids:
+            if name not in found and self._last_serial is not None:
+                self._last_serial += 1
+                found[name] = self._last_serial
+        return found
 
     def _write(self, sql: str, values: Iterable[rows.Row]) -> None:
         """peewee has no `executemany`; its connection is the one that the transaction is open on."""

@@ -52,6 +52,7 @@ TAKE_LEASE = (
     "INSERT INTO leases (occurrence_id, owner, boot_id, until, fence) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (occurrence_id) DO UPDATE SET owner = excluded.owner, boot_id = excluded.boot_id, "
     "until = excluded.until, fence = excluded.fence")
+ID_LENGTH = 32
 HELD_OVER = " WHERE o.settled_at IS NULL AND o.status = 'held' AND o.due_at > 0 AND o.due_at <= ?"
 NEXT_WAKE = """SELECT min(at) FROM (
    SELECT min(next_at) AS at FROM crons WHERE state = 'active' AND next_at IS NOT NULL AND ?
@@ -114,8 +115,14 @@ class Session(Deliveries):
         return self._draft.crons[cron_id]
 
     def find_cron(self, name_or_id: str) -> Cron | None:
-        found = self._crons(" WHERE c.name = ?", name_or_id)
-        return found[0] if found else self.cron(name_or_id)
+        draft = self._draft
+        cron = draft.crons.get(draft.names.get(name_or_id, ""))
+        if cron is None or cron.name != name_or_id:
+            found = self._database.execute_sql(rows.CRON_SELECT + " WHERE c.name = ?", (name_or_id,)).fetchone()
+            cron = draft.latest_cron(rows.cron_from_row(found)) if found else None
+        if cron is not None and cron.name == name_or_id:
+            return cron
+        return self.cron(name_or_id) if len(name_or_id) == ID_LENGTH else None
 
     def _crons(self, where: str, *values: object) -> list[Cron]:
         found = self._all(rows.CRON_SELECT + where, *values)
