@@ -24,6 +24,10 @@ class Limits:
     pools: tuple[tuple[str, int], ...] = field(default=())
     deliver: bool = True
     """False: no attempt to deliver begins (leaving, stopping)."""
+    starts_at_once: int = 64
+    """Runs that one look begins at most, where more are due: these are on their way while the next look decides."""
+    crons_at_once: int = 128
+    """Crons whose instants one wake-up decides at most; it is followed by another one where more are due."""
 
 
 class Facts(Protocol):
@@ -34,8 +38,8 @@ class Facts(Protocol):
     def departed(self, cron_id: str) -> Departed | None:
         """What a canceled cron left behind for its live runs."""
 
-    def crons_due(self, now: int) -> list[Cron]:
-        """Active crons whose `next_at` has come, earliest first."""
+    def crons_due(self, now: int, limit: int = -1) -> list[Cron]:
+        """Active crons whose `next_at` has come, earliest first; all of them where `limit` is negative."""
 
     def crons_on_boot(self) -> list[Cron]:
         """Active crons that may have `@reboot` in their schedule: asked only when the daemon starts."""

@@ -105,7 +105,7 @@ def _decide(event: Deciding, facts: Facts, limits: Limits) -> Iterator[Effect]: 
         yield from _owe_first(event.cron, event.at, facts, limits)
     match event:
         case WokeUp():
-            yield from _owe_all(event.at, facts, limits, Reason.DOWNTIME)
+            yield from _owe_all(event.at, facts, limits, Reason.DOWNTIME, limits.crons_at_once)
             yield from _alarm(event.at, facts)
             yield from escalation.look_after(event.at, facts)
         case ClockSet():
@@ -178,12 +178,14 @@ def _decide_telling(event: Telling, boot_id: str, facts: Facts) -> Iterator[Effe
             yield from outbox.discard(event, facts)
 
 
-def _owe_all(now: int, facts: Facts, limits: Limits, why_missed: Reason) -> Iterator[Effect]:
+def _owe_all(
+    now: int, facts: Facts, limits: Limits, why_missed: Reason, at_most: int = -1
+) -> Iterator[Effect]:
     for occurrence in facts.held_over(now):
         yield from settle_waiting(occurrence, Status.MISSED, Reason.DEADLINE, "held until expires_at", now, facts)
         if cron := facts.cron(occurrence.cron_id):
             yield from plan(cron, now, facts)
-    for cron in facts.crons_due(now) if limits.own_clock else ():
+    for cron in facts.crons_due(now, at_most) if limits.own_clock else ():
         yield from owe_due(cron, now, facts, why_missed)
 
 

@@ -40,8 +40,9 @@ def start_waiting(now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:
     if limits.max_runs_at_once <= 0:
         return
     tried: set[str] = set()
+    most = min(limits.max_runs_at_once, facts.live_count() + limits.starts_at_once)
     while True:
-        free, full = limits.max_runs_at_once - facts.live_count(), _full_pools(facts, limits)
+        free, full = most - facts.live_count(), _full_pools(facts, limits)
         if free <= 0:
             break
         waiting = [*facts.unfinished(now), *facts.startable(now, free + len(tried), full)]
@@ -51,7 +52,7 @@ def start_waiting(now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:
         for occurrence in fresh:
             tried.add(occurrence.id)
             yield from _start_one(occurrence, now, facts, limits)
-    if (free <= 0 or full) and (left := facts.startable(now, 1)):
+    if (facts.live_count() >= limits.max_runs_at_once or full) and (left := facts.startable(now, 1)):
         yield deferred(left[0])
 
 

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from crtrd.core import scheduler
-from crtrd.core.effects import Act, Announce, Effect, PutDelivery, Record, Refuse
-from crtrd.core.events import ClockSet, DaemonStarted, Event, LaunchFailed, RunEnded, RunLost, WokeUp
+from crtrd.core.effects import Act, Announce, Effect, PutDelivery, Record, Refuse, Spawn
+from crtrd.core.events import ClockSet, DaemonStarted, Event, LaunchFailed, RunEnded, RunHeld, RunLost, WokeUp
 from crtrd.core.facts import Limits
 from crtrd.core.idle import Owed
 from crtrd.engine.crashpoints import reach
 from crtrd.engine.executor import Executor
+from crtrd.engine.gathering import Gathering
 from crtrd.errors import Code, LedgerError, RequestError
 from crtrd.ledger.session import Session
 from crtrd.ledger.store import Store
@@ -30,6 +31,8 @@ from crtrd.values import dataclass
 
 BATCH = 256
 RETRY_FIRST, RETRY_LONGEST = 200_000, 10_000_000
+OF_RUNS = (RunHeld, RunEnded)
+"""Events that come by the hundred in a burst and may wait for one another."""
 ALARM_SLACK = 500_000  # when only the reactor's own timer rings, the alarm's descriptor is this late at most
 
 
@@ -54,9 +57,13 @@ class Engine:
         self.after_batch: Callable[[], None] | None = None
         self._looked = 0
         """The instant up to which deliveries and escalations have last been looked at."""
+        self._gathering = Gathering()
+        self._company = reactor.later(0, lambda: None)
         self._recovering = False
         self._requests: list[Event] = []
         self._inbox: deque[Event] = deque()
+        self._somebody_waits = False
+        """There is, or may be, more in the inbox than news of runs."""
         self._in_flight: list[Event] = []
         self._failures = 0
         self.trouble = ""
@@ -73,6 +80,7 @@ class Engine:
             self._requests.append(event)
         else:
             self._inbox.append(event)
+            self._somebody_waits = self._somebody_waits or not isinstance(event, OF_RUNS)
 
     @property
     def busy(self) -> bool:
@@ -108,13 +116,25 @@ class Engine:
     # one batch ---------------------------------------------------------------------------------------------------
 
     def _take_batch(self) -> None:
-        if self._in_flight or not self._inbox or self._pausing or self._recovering:
+        if self._in_flight or not self._inbox or self._pausing or self._recovering or self._awaits_company():
             return
         self._in_flight = [self._inbox.popleft() for _ in range(min(len(self._inbox), BATCH))]
+        self._somebody_waits = bool(self._inbox)
         limits = without_starts(self.limits) if self.resting or self.drained else self.limits
         limits = replace(limits, deliver=not self.resting)
         batch, now, looked = tuple(self._in_flight), self.reactor.clock.wall(), self._looked
         self.store.submit(lambda session: decide(batch, session, limits, now, looked), self._decided)
+
+    def _awaits_company(self) -> bool:
+        """In a burst, for a moment; then a timer makes sure of the next turn."""
+        supervisor = self.executor.supervisor
+        if supervisor is None or self._somebody_waits:
+            return False
+        wait = self._gathering.wait(self.reactor.clock.mono(), len(self._inbox), supervisor.count)
+        self._company.cancel()
+        if wait:
+            self._company = self.reactor.later(wait, lambda: None)
+        return bool(wait)
 
     def _decided(self, value: Decided | LedgerError) -> None:
         batch, self._in_flight = self._in_flight, []
@@ -122,6 +142,7 @@ class Engine:
             self._ledger_failed(batch, value)
             return
         reach("commit.after")
+        self._gathering.committed(self.reactor.clock.mono(), len(batch))
         if self._failures:
             self._failures, self.trouble = 0, ""
             self.executor.perform([Announce("ledger.available", "the ledger is back", {}, 5)])
@@ -130,6 +151,8 @@ class Engine:
             if isinstance(event, RunEnded | LaunchFailed | RunLost):
                 self.executor.durable(event.run_id)
         self.executor.perform(value.acts)
+        if sum(isinstance(act, Spawn) for act in value.acts) >= self.limits.starts_at_once:
+            self.wake()  # there may be more: those that are recorded come to their gates meanwhile
         self._set_alarm(None if self.resting else value.owed.next_wake)
         if self.after_batch is not None:
             self.after_batch()

@@ -132,9 +132,10 @@ class Session(Deliveries):
         row = self._one("SELECT id, cron, delivers FROM departed WHERE id = ?", cron_id)
         return rows.departed_from_row(row) if row else None
 
-    def crons_due(self, now: int) -> list[Cron]:
-        due = " WHERE c.state = 'active' AND c.next_at IS NOT NULL AND c.next_at <= ? ORDER BY c.next_at, c.serial"
-        found = self._crons(due, now)
+    def crons_due(self, now: int, limit: int = -1) -> list[Cron]:
+        due = (" WHERE c.state = 'active' AND c.next_at IS NOT NULL AND c.next_at <= ? "
+               "ORDER BY c.next_at, c.serial LIMIT ?")
+        found = self._crons(due, now, limit)
         self._draft.read_open(cron.id for cron in found)
         return found
 

@@ -165,6 +165,11 @@ class Supervisor:
         if child is not None:
             self._let_go(child)
 
+    @property
+    def count(self) -> int:
+        """How many children there are."""
+        return len(self._children)
+
     def live(self) -> frozenset[str]:
         """Runs that have, or will have, a process: everything that is not reported as over."""
         return frozenset(run_id for run_id, child in self._children.items() if not child.withheld)
