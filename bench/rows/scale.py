@@ -19,9 +19,10 @@ def measure(world: World) -> list[Line]:
         if isinstance(size, str):
             lines.append(Line(size, "", float("inf")))
             continue
+        lost = "" if size.answered else " (the call that asked for it lost the bus)"
         cold = size.cold.text(" ms") if size.cold else "unknown"
         lines.append(told(f"{size.crons} crons", (
-            f"load {short(size.load)} us each; one by one by the bus {short(size.arm)} us; "
+            f"load {short(size.load)} us each{lost}; one by one by the bus {short(size.arm)} us; "
             f"pass {size.passes.text(' ms')}; list of 200 {size.pages.text(' ms')}, all {short(size.list)} s; "
             f"RSS {short(size.rss)} MB; due→exec {size.wake.text(' ms')}; cold call {cold}")))
     return [*lines, pruning(world)]
