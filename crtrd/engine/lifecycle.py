@@ -234,21 +234,26 @@ class Lifecycle:
         """A run on its way to the gate or to its end is not handed over: that takes milliseconds."""
         if self.stage is not Stage.HANDING_OVER:
             return
-        supervisor = self.engine.executor.supervisor
-        calm = not self.engine.busy and (supervisor is None or supervisor.calm())
-        if not calm and self._reactor.clock.mono() < deadline:
+        if not self._calm() and self._reactor.clock.mono() < deadline:
             self._reactor.later(POLL, lambda: self._await_calm(deadline))
             return
         self.surfaces.stop_accepting()
         self.surfaces.release(lambda: self._last_answers(self._reactor.clock.mono() + LAST_CALLS))
 
     def _last_answers(self, deadline: int) -> None:
-        waiting = self.engine.busy or not self.surfaces.quiet()
+        """Runs may have ended meanwhile: what is not recorded would be nobody's when we execute ourselves anew."""
+        waiting = not self._calm() or not self.surfaces.quiet()
         if waiting and self._reactor.clock.mono() < deadline:
             self._reactor.later(POLL, lambda: self._last_answers(deadline))
         elif self.stage is Stage.HANDING_OVER:
             self.handing_over = True
+            if not self._calm() and self.notifier.present:  # the manager has what it takes to tell those ends
+                self.again, self.failed = False, True
             self._reactor.stop()
+
+    def _calm(self) -> bool:
+        supervisor = self.engine.executor.supervisor
+        return not self.engine.busy and (supervisor is None or supervisor.calm())
 
     # stopping ----------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,13 @@
 """Re-execution in place: the same pid, the same children, the whole output, and every call answered."""
 
+import contextlib
 import hashlib
+import os
 import signal
 import socket
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +46,41 @@ def test_a_run_goes_on_with_its_output_and_status(crtrd):
     assert [line for line in crtrd.said().splitlines() if line.startswith("long stdout: ")] == [
         "long stdout: one", "long stdout: two"]
     assert crtrd.stop() == 0
+
+
+def spawner_of(pid):
+    """The process that forks the daemon's runs."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == pid and b"spawner" in (folder / "cmdline").read_bytes():
+                return int(folder.name)
+    raise AssertionError("no spawner")
+
+
+def test_a_run_that_ends_while_the_daemon_takes_leave_is_seen(crtrd):
+    """Its status comes late, from a spawner that is slow to say it, when all else is ready for the next life."""
+    crtrd.ctl("arm", "short", "--on-failure", "continue", "--shell", "echo out; sleep 1.5; exit 3")
+    crtrd.ctl("run", "short")
+    crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE phase = 'running'"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as slow:
+        slow.connect(str(crtrd.places.socket))
+        slow.sendall(b"GET /v1/sta")  # holds the daemon back until its end
+        spawner = spawner_of(crtrd.daemon.pid)
+        leaving = threading.Thread(target=crtrd.ctl, args=("daemon-reexec",))
+        leaving.start()
+        try:
+            crtrd.wait_for(lambda: "daemon.reexec" in crtrd.said())
+            os.kill(spawner, signal.SIGSTOP)
+            time.sleep(2)
+        finally:
+            slow.close()
+            time.sleep(0.5)
+            os.kill(spawner, signal.SIGCONT)
+        leaving.join()
+    crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE phase = 'ended'"))
+    assert crtrd.rows("SELECT result, exit_code, stdout_head FROM runs") == [("exit-code", 3, b"out\n")]
+    assert instances(crtrd) == 2
 
 
 def test_a_caller_who_waits_for_the_run_gets_its_status(crtrd):

@@ -77,7 +77,7 @@ def test_kills_on_a_real_systemd(machine, tmp_path):
         machine.wait_for(lambda: machine.unit("crtrd.service")["ActiveState"] == "active", 15)
     for name in CRONS:
         machine.run(f"crtrctl pause {name}")
-    machine.wait_for(lambda: is_settled(machine), 30)
+    machine.wait_for(lambda: is_settled(machine), 60 + KILLS)
     seen, found = OnMachine(machine, tmp_path), []
     for name, (period, _, expected) in CRONS.items():
         found += violations(seen, name, machine.path(f"/root/marks/{name}"), period * SECOND)
@@ -87,6 +87,4 @@ def test_kills_on_a_real_systemd(machine, tmp_path):
     statuses = dict(seen.rows("SELECT status, count(*) FROM occurrences GROUP BY status"))
     print(f"kills {KILLS}, occurrences {statuses}, violations {len(found)}")
     assert found == []
-    # A kill just before the manager has taken a run's descriptors leaves its end unobserved: told, not guessed.
-    assert set(statuses) <= {"success", "failed", "unobserved"}
-    assert statuses.get("unobserved", 0) <= KILLS // 10 + 1, "ends that nobody saw"
+    assert set(statuses) <= {"success", "failed"}, "ends that nobody saw"
