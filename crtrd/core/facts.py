@@ -8,7 +8,7 @@ from typing import Protocol
 
 from crtrd.core.cron import Cron, Departed
 from crtrd.core.delivery import Delivery, Escalation, Queue, Told
-from crtrd.core.occurrence import Cell, Key, Occurrence, Run
+from crtrd.core.occurrence import Cell, Key, Line, Occurrence, Run
 from crtrd.values import dataclass, field
 
 
@@ -66,7 +66,10 @@ class Facts(Protocol):
         """How many instants strictly between the two the cron's scheduled rows stand for."""
 
     def open_occurrences(self, cron_id: str) -> list[Occurrence]:
-        """Pending, running and held ones, oldest first."""
+        """Pending, running and held ones, oldest first. Thousands may wait: to know how many, ask `line`."""
+
+    def line(self, cron_id: str) -> Line:
+        """The same, in short."""
 
     def startable(self, now: int, limit: int, without: Collection[str] = ()) -> list[Occurrence]:
         """Pending, due, not waiting for another occurrence of their cron, and in none of the pools `without`.

@@ -114,6 +114,21 @@ class IllegalMove(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """How many occurrences of a cron are open, and the oldest of them; '' and None where there are none."""
+
+    count: int = 0
+    pending: int = 0
+    oldest: str = ""
+    status: Status | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether any is running or held."""
+        return self.pending < self.count
+
+
+@dataclass(frozen=True, slots=True)
 class Occurrence:
     id: str
     cron_id: str

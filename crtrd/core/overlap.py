@@ -9,11 +9,10 @@
 A held occurrence counts as open. "Wait" is a pending row: it starts when the ledger shows its cron free.
 """
 
-from collections.abc import Sequence
 from enum import StrEnum
 
 from crtrd.core.cron import Definition, Overlap
-from crtrd.core.occurrence import Occurrence, Reason, Status, short
+from crtrd.core.occurrence import Line, Reason, short
 from crtrd.values import dataclass
 
 
@@ -36,24 +35,22 @@ def policy(definition: Definition, named: str) -> Overlap:
     return Overlap(named) if named else definition.overlap
 
 
-def judge(definition: Definition, named: str, others: Sequence[Occurrence]) -> Verdict:  # noqa: PLR0911 - a table
+def judge(definition: Definition, named: str, others: Line) -> Verdict:  # noqa: PLR0911 - a table
     """`others`: the open occurrences of the same cron."""
-    if not others:
+    if not others.count:
         return Verdict(Turn.TAKE)
-    oldest = others[0]
     match policy(definition, named):
         case Overlap.SKIP:
-            return Verdict(Turn.SKIP, Reason.OVERLAP, f"occurrence {short(oldest.id)} is {oldest.status}")
+            return Verdict(Turn.SKIP, Reason.OVERLAP, f"occurrence {short(others.oldest)} is {others.status}")
         case Overlap.QUEUE:
-            waiting = sum(each.status is Status.PENDING for each in others)
-            if all(each.status is Status.PENDING for each in others):
-                waiting -= 1  # the first of them is not queued behind anything: it waits for capacity
+            # where none has begun, the first is not queued behind anything: it waits for capacity
+            waiting = others.pending if others.begun else others.pending - 1
             if waiting >= definition.queue_limit:
                 return Verdict(Turn.SKIP, Reason.QUEUE_FULL, f"{waiting} waiting, queue_limit {definition.queue_limit}")
             return Verdict(Turn.TAKE)
         case Overlap.REPLACE:
             return Verdict(Turn.REPLACE)
         case Overlap.ALLOW:
-            if definition.parallel is not None and len(others) >= definition.parallel:
-                return Verdict(Turn.SKIP, Reason.OVERLAP, f"{len(others)} open, parallel {definition.parallel}")
+            if definition.parallel is not None and others.count >= definition.parallel:
+                return Verdict(Turn.SKIP, Reason.OVERLAP, f"{others.count} open, parallel {definition.parallel}")
             return Verdict(Turn.TAKE)

@@ -107,13 +107,12 @@ def accept(
 
     `only`: the targets that it is for, where it is not for all.
     """
-    others = facts.open_occurrences(cron.id)
-    verdict = judge(cron.definition, new.overlap, others)
+    verdict = judge(cron.definition, new.overlap, facts.line(cron.id))
     if verdict.turn is Turn.SKIP and not queue_freely:
         yield from refuse(new, Status.SKIPPED, verdict.reason, verdict.detail, now)
         return
     if verdict.turn is Turn.REPLACE:
-        for other in others:
+        for other in facts.open_occurrences(cron.id):
             yield from replace_open(cron, other, facts, now)
     after = cron.definition.alert_after
     new = replace(new, alert_at=None if after is None or new.origin is Origin.MANUAL else new.instant + after)
@@ -172,7 +171,7 @@ def plan(cron: Cron, now: int, facts: Facts) -> Iterator[Effect]:
     done = used_up(cron, facts)
     upcoming = None if done else next_instant(cron, now, facts)
     cron = replace(cron, next_at=upcoming)
-    if upcoming is None and _over(cron, now, done=done) and not facts.open_occurrences(cron.id):
+    if upcoming is None and _over(cron, now, done=done) and not facts.line(cron.id).count:
         cron = replace(cron, state=State.FINISHED)
         yield reports.cron_event("expired", cron, "finished: its schedule has no further instant")
     yield PutCron(cron)

@@ -284,7 +284,7 @@ def _settle(
         failed = [cell for cell in cells if cell.status is Status.FAILED]
         ours = bool(failed) and all(cell.shortages > SHORTAGE_LIMIT for cell in failed)
         yield from _after(cron, settled, now, facts, ours=ours)
-    elif facts.departed(occurrence.cron_id) and not facts.open_occurrences(occurrence.cron_id):
+    elif facts.departed(occurrence.cron_id) and not facts.line(occurrence.cron_id).count:
         yield DropDeparted(occurrence.cron_id)
 
 

@@ -87,11 +87,7 @@ def deferred(occurrence: Occurrence) -> Announce:
 
 def _blocked(cron: Cron, occurrence: Occurrence, facts: Facts) -> bool:
     """An earlier start of this batch may have taken the cron's only place since `startable` was asked."""
-    if policy(cron.definition, occurrence.overlap) is Overlap.ALLOW:
-        return False
-    return any(
-        each.id != occurrence.id and each.status is not Status.PENDING for each in facts.open_occurrences(cron.id)
-    )
+    return policy(cron.definition, occurrence.overlap) is not Overlap.ALLOW and facts.line(cron.id).begun
 
 
 def _too_late(cron: Cron, occurrence: Occurrence, now: int, facts: Facts) -> bool:

@@ -91,11 +91,11 @@ def _occurrence(cron: Cron, event: TriggerRequested, facts: Facts) -> Generator[
         if facts.occurrence(new.id) is not None:
             return new.id, False
     else:
-        others = facts.open_occurrences(cron.id)
+        others = facts.line(cron.id)
         verdict = judge(cron.definition, event.overlap, others)
         if verdict.turn is Turn.SKIP:
             if policy(cron.definition, event.overlap) is Overlap.SKIP:
-                return others[0].id, False
+                return others.oldest, False
             raise RequestError(Code.LIMIT_EXCEEDED, f"cannot trigger {cron.name!r}: {verdict.detail}")
         new = _own(cron, event, facts)
     source = f"asked for by {event.source}" if event.source else ""

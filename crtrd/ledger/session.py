@@ -28,7 +28,7 @@ from crtrd.core.effects import (
     TakeLease,
 )
 from crtrd.core.idle import Owed
-from crtrd.core.occurrence import Cell, Occurrence, Run, rerun_label
+from crtrd.core.occurrence import Cell, Line, Occurrence, Run, Status, rerun_label
 from crtrd.core.timetable import UNUSABLE
 from crtrd.errors import LeaseLost
 from crtrd.ledger import rows
@@ -191,6 +191,15 @@ class Session(Deliveries):
         if cron_id not in self._draft.open:
             self._draft.read_open([cron_id])
         return list(self._draft.open[cron_id].values())
+
+    def line(self, cron_id: str) -> Line:
+        count, pending = self._one(
+            "SELECT count(*), coalesce(sum(status = 'pending'), 0) FROM occurrences INDEXED BY occurrences_open_cron "
+            "WHERE cron_id = ? AND settled_at IS NULL", cron_id) or (0, 0)
+        oldest = self._one(
+            "SELECT id, status FROM occurrences INDEXED BY occurrences_open_cron "
+            "WHERE cron_id = ? AND settled_at IS NULL ORDER BY serial LIMIT 1", cron_id)
+        return Line(count, pending, oldest[0], Status(oldest[1])) if oldest else Line()
 
     def startable(self, now: int, limit: int, without: Collection[str] = ()) -> list[Occurrence]:
         places = ", ".join("?" for _ in without)
