@@ -63,6 +63,11 @@ NEXT_WAKE = """SELECT min(at) FROM (
      WHERE o.settled_at IS NULL AND o.status = 'running' AND k.status = 'pending' AND k.due_at > ?)"""
 
 
+FEW = 4
+"""Crons whose open occurrences are not read beforehand: thousands may stand in the line of one, and the core asks for
+no more than how many they are. Of many crons each has few, and one statement reads them all."""
+
+
 class Session(Deliveries):
     """Implements core.facts.Facts; sees its own records before they are committed."""
 
@@ -105,7 +110,8 @@ class Session(Deliveries):
         draft.read_cells(occurrence_ids)
         draft.read_live(occurrence_ids)
         draft.read_crons(cron_ids)
-        draft.read_open(cron_ids)
+        if len(set(cron_ids)) > FEW:
+            draft.read_open(cron_ids)
 
     # facts -------------------------------------------------------------------------------------------------------
 
@@ -193,6 +199,8 @@ class Session(Deliveries):
         return list(self._draft.open[cron_id].values())
 
     def line(self, cron_id: str) -> Line:
+        if (known := self._draft.open.get(cron_id)) is not None:
+            return _line_of(known.values())
         count, pending = self._one(
             "SELECT count(*), coalesce(sum(status = 'pending'), 0) FROM occurrences INDEXED BY occurrences_open_cron "
             "WHERE cron_id = ? AND settled_at IS NULL", cron_id) or (0, 0)
@@ -402,3 +410,10 @@ class Session(Deliveries):
     def recall(self, key: str) -> str | None:
         row = self._one("SELECT value FROM meta WHERE key = ?", key)
         return row[0] if row else None
+
+
+def _line_of(others: Collection[Occurrence]) -> Line:
+    if not others:
+        return Line()
+    oldest = next(iter(others))
+    return Line(len(others), sum(each.status is Status.PENDING for each in others), oldest.id, oldest.status)
