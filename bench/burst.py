@@ -107,7 +107,10 @@ def plain(world: World) -> Crtrd:
 def peer_burst(world: World, peer: Peer) -> Burst:
     """One burst of a peer, which is started for it."""
     world.forget_clock()
-    due = float(int(time.time() / 60 + 1.1) * 60) if peer.minutes else next_due(peer.lead)
+    left = 60 - time.time() % 60
+    if peer.minutes and left < peer.lead + 2:  # it might come up in this minute's last moment, and run at once
+        time.sleep(left + 0.1)
+    due = int(time.time() // 60 + 1) * 60 if peer.minutes else next_due(peer.lead)
     try:
         peer.start(world, [due] * COUNT)
         _await_instant(due - QUIET / 2)
