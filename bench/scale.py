@@ -75,8 +75,8 @@ def one_size(world: World, count: int) -> Size:
     load, answered = loaded(world, count)
     rss_loaded = rss(world)
     more = [{"name": f"m{number}", "schedule": ["0 0 1 1 *"], "command": ["true"]} for number in range(ARMED)]
-    arm = world.arm(*more)
     world.crtrd(SETTINGS, keep=True)
+    arm = world.arm(*more)
     world.program("call.py")
     time.sleep(13)  # the first look for what may be forgotten comes after ten seconds
     switches = switched(world, STILL)
