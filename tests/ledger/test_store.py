@@ -459,8 +459,8 @@ def test_filters(opened):
     assert instants(cron_id="other") == [3]
     assert instants(since=2) == [3, 2]
     assert instants(until=1) == [1]
-    assert queries.held_count() == queries.held_count(CRON.id) == 1
-    assert queries.held_count("other") == 0
+    assert queries.held_count() == 1
+    assert {name: each.held for name, each in queries.standing([CRON.id, "other"]).items()} == {CRON.id: 1, "other": 0}
     assert queries.run("aaaa") == queries.run(RUN.id) == RUN
     assert queries.run("aaa") is None
     store.do(lambda session: session.put(PutRun(replace(RUN, id="aaaab" + "0" * 27))))
