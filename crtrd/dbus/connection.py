@@ -272,10 +272,10 @@ class Connection:
         end = self._reactor.clock.mono() + SLICE
         while self._arrivals and self.open:
             arrival = self._arrivals.popleft()
-            if isinstance(arrival, Message):
-                self._arrived(arrival)
-            else:
+            if callable(arrival):
                 arrival()
+            else:
+                self._arrived(arrival)
             if self._arrivals and self._reactor.clock.mono() >= end:
                 self._reactor.soon(self._dispatch)
                 break
