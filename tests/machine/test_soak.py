@@ -1,6 +1,7 @@
 """The soak on a real systemd: kills, restarts and re-executions at random, then the checker of tests/faults.
 
-CRTRD_MACHINE_KILLS=5 how often; figures of longer runs are in docs/reliability.md.
+CRTRD_MACHINE_KILLS=5 how often, CRTRD_MACHINE_MINUTES how long at most; figures of longer runs are in
+docs/reliability.md.
 """
 
 import os
@@ -12,9 +13,10 @@ from contextlib import closing
 from tests.faults.checker import MARK, output_violations, violations
 
 KILLS = int(os.environ.get("CRTRD_MACHINE_KILLS", "5"))
+MINUTES = float(os.environ.get("CRTRD_MACHINE_MINUTES", "1e9"))
 SECOND = 1_000_000
 CRONS = {
-    **{f"tick{number}": (1, "echo tick", b"tick\n") for number in range(4)},
+    **{f"tick{number}": (1, "echo tick", b"tick\n") for number in range(6)},
     "fail": (2, "echo failing; exit 3", b"failing\n"),
     "long": (3, "echo begin; sleep 2.5; echo end", b"begin\nend\n"),
 }
@@ -70,11 +72,12 @@ def test_kills_on_a_real_systemd(machine, tmp_path):
     for name, (period, script, _) in CRONS.items():
         machine.run(["crtrctl", "arm", name, "--every", f"{period}s", "--catch-up", "all", "--overlap", "allow",
                      "--on-failure", "continue", "--shell", f"{MARK.format(file=f'/root/marks/{name}')}; {script}"])
-    dice = random.Random(20261130)
-    for _ in range(KILLS):
-        time.sleep(dice.uniform(0, 3))
+    dice, kills, end = random.Random(20261130), 0, time.monotonic() + MINUTES * 60
+    while kills < KILLS and time.monotonic() < end:
+        kills += 1
+        time.sleep(dice.uniform(0, 2))
         machine.run(dice.choice(ENDS), check=False)
-        machine.wait_for(lambda: machine.unit("crtrd.service")["ActiveState"] == "active", 15)
+        machine.wait_for(lambda: machine.unit("crtrd.service")["ActiveState"] == "active", 60)
     for name in CRONS:
         machine.run(f"crtrctl pause {name}")
     machine.wait_for(lambda: is_settled(machine), 60 + KILLS)
@@ -85,6 +88,6 @@ def test_kills_on_a_real_systemd(machine, tmp_path):
     for line in unobserved(machine, seen):
         print(line)
     statuses = dict(seen.rows("SELECT status, count(*) FROM occurrences GROUP BY status"))
-    print(f"kills {KILLS}, occurrences {statuses}, violations {len(found)}")
+    print(f"kills {kills}, occurrences {statuses}, violations {len(found)}")
     assert found == []
     assert set(statuses) <= {"success", "failed"}, "ends that nobody saw"
