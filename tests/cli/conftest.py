@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,13 @@ class Cli:
 
     def json(self, *arguments, status=0):
         return json.loads(self.out(*arguments, "--json=short", status=status))
+
+
+@pytest.fixture(autouse=True)
+def broken_pipes():
+    """`main` lets SIGPIPE end its process: called in this one, it must not end the tests that come after it."""
+    yield
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python itself begins
 
 
 @pytest.fixture
