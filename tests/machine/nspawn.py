@@ -4,6 +4,7 @@ The container runs in a cgroup of its own and in a mount namespace of its own, s
 that nspawn mounts or keeps below /run go with its last process and the host never sees them.
 """
 
+import contextlib
 import re
 import signal
 import subprocess
@@ -67,8 +68,9 @@ class Container:
             raise AssertionError(f"{self.name} did not boot\n{self.console()}")
         children = Path(f"/proc/{self._nspawn.pid}/task/{self._nspawn.pid}/children").read_text().split()
         for child in map(int, children):
-            if re.search(r"^NSpid:\t\d+.*\t1$", Path(f"/proc/{child}/status").read_text(), re.MULTILINE):
-                self.init = child
+            with contextlib.suppress(OSError):  # a helper of nspawn that has ended in between
+                if re.search(r"^NSpid:\t\d+.*\t1$", Path(f"/proc/{child}/status").read_text(), re.MULTILINE):
+                    self.init = child
         return self.init != 0 and (self._cgroup / "payload").is_dir()
 
     def halt(self) -> None:
