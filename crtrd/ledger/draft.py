@@ -22,6 +22,7 @@ IN_ONE = 500
 LIVE_OF = " INDEXED BY runs_live WHERE r.phase <> 'ended' AND r.occurrence_id IN"
 OPEN_OF = " INDEXED BY occurrences_open_cron WHERE o.settled_at IS NULL AND o.cron_id IN"
 T = TypeVar("T")
+R = TypeVar("R", Occurrence, Run)
 
 
 class Draft:
@@ -83,24 +84,18 @@ class Draft:
         return self._noted_cron(read)
 
     def note_occurrences(self, found: Iterable[Occurrence]) -> list[Occurrence]:
-        noted = []
-        for each in found:
-            known = self.occurrences.get(each.id)
-            if known is None:
-                self.occurrences[each.id] = known = each
-                self._filed.add(each.id)
-            noted.append(known)
-        return noted
+        return [self._noted(self.occurrences, each) for each in found]
 
     def note_runs(self, found: Iterable[Run]) -> list[Run]:
-        noted = []
-        for each in found:
-            known = self.runs.get(each.id)
-            if known is None:
-                self.runs[each.id] = known = each
-                self._filed.add(each.id)
-            noted.append(known)
-        return noted
+        return [self._noted(self.runs, each) for each in found]
+
+    def _noted(self, known: dict[str, R | None], read: R) -> R:
+        """As with crons: what is known counts, and what was not is in the file."""
+        latest = known.get(read.id)
+        if latest is None:
+            known[read.id] = latest = read
+            self._filed.add(read.id)
+        return latest
 
     def read_crons(self, ids: Iterable[str]) -> None:
         wanted = [each for each in dict.fromkeys(ids) if each not in self.crons]
@@ -131,8 +126,7 @@ class Draft:
     def read_live(self, occurrence_ids: Iterable[str]) -> None:
         wanted = [each for each in dict.fromkeys(occurrence_ids) if each not in self.live]
         self.live.update((each, {}) for each in wanted)
-        found = self._read(
-            rows.RUN_SELECT + LIVE_OF, wanted, " ORDER BY r.serial")
+        found = self._read(rows.RUN_SELECT + LIVE_OF, wanted, " ORDER BY r.serial")
         for run in self.note_runs(rows.run_from_row(row) for row in found):
             self.live[run.occurrence_id][run.id] = run
 
@@ -141,8 +135,7 @@ class Draft:
         if wanted and "occurrences" in self._changed:
             self.write()  # those of a cron that was not asked for before
         self.open.update((each, {}) for each in wanted)
-        found = self._read(
-            rows.OCCURRENCE_SELECT + OPEN_OF, wanted, " ORDER BY o.serial")
+        found = self._read(rows.OCCURRENCE_SELECT + OPEN_OF, wanted, " ORDER BY o.serial")
         for each in self.note_occurrences(rows.occurrence_from_row(row) for row in found):
             self.open[each.cron_id][each.id] = each
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from peewee import SqliteDatabase
 
 from crtrd.errors import LedgerRefused
+from crtrd.ledger.damage import beside
 
 STEP_1 = (
     """CREATE TABLE crons (
@@ -171,8 +172,8 @@ def version(database: SqliteDatabase) -> int:
 
 def back_up(path: Path, number: int) -> Path:
     """Copy the ledger to `<path>.v<number>.bak`, mode 0600, durable at return."""
-    target = path.with_name(f"{path.name}.v{number}.bak")
-    draft = target.with_name(target.name + ".tmp")
+    target = beside(path, f".v{number}.bak")
+    draft = beside(target, ".tmp")
     draft.unlink(missing_ok=True)
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(draft)) as copy:

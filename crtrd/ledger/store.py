@@ -217,7 +217,7 @@ def _log_pages(path: Path) -> int:
 
 def _lock(path: Path) -> int:
     """An exclusive flock(2) on `<path>.lock`, given back by the kernel however the daemon ends."""
-    fd = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(beside(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
