@@ -26,16 +26,21 @@ class Place:
 
     def note(self) -> None:
         """Remember which files are open."""
-        self._ours = {path: _identity(path) for path in (self._path, *(beside(self._path, end) for end in COMPANIONS))}
+        files = (self._path, *(beside(self._path, end) for end in COMPANIONS))
+        self._ours = {path: _identity(_stat(path)) for path in files}
 
     def look(self) -> int:
         """The size of the log in bytes. Raises LedgerSpoiled where ledger or log are not those that are open."""
-        for path in (self._path, self._log):
-            found = _identity(path)
-            if found != self._ours[path]:
-                became = "replaced" if found else "removed"
-                raise LedgerSpoiled(f"ledger {self._path} was spoiled: {path.name} was {became} while in use")
-        return self._log.stat().st_size
+        self._look_at(self._path)
+        log = self._look_at(self._log)
+        return log.st_size if log else 0
+
+    def _look_at(self, path: Path) -> os.stat_result | None:
+        found = _stat(path)
+        if _identity(found) != self._ours[path]:
+            became = "replaced" if found else "removed"
+            raise LedgerSpoiled(f"ledger {self._path} was spoiled: {path.name} was {became} while in use")
+        return found
 
     def save(self, connection: sqlite3.Connection) -> str:
         """Write what `connection` sees to where the next life finds it, or beside a file that took its place.
@@ -48,18 +53,21 @@ class Place:
         with closing(sqlite3.connect(new)) as target:
             connection.backup(target)
         for path, identity in self._ours.items():
-            if path != self._path and _identity(path) == identity:
+            if path != self._path and _identity(_stat(path)) == identity:
                 path.unlink()  # all of it is in the copy, and it must not meet another ledger
-        foreign = _identity(self._path) not in {None, self._ours[self._path]}
+        foreign = _identity(_stat(self._path)) not in {None, self._ours[self._path]}
         final = beside(self._path, f".replaced-{stamp()}") if foreign else self._path
         new.rename(final)
         sync_folder(final)
         return f"what it held is in {final}" if foreign else "what it held was put back"
 
 
-def _identity(path: Path) -> Identity | None:
+def _stat(path: Path) -> os.stat_result | None:
     try:
-        found = path.stat()
+        return path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+
+
+def _identity(found: os.stat_result | None) -> Identity | None:
+    return (found.st_dev, found.st_ino) if found else None

@@ -20,6 +20,12 @@ def prepare(machine):
     machine.run("systemctl stop crtrd.service; systemctl start crtrd.socket")
 
 
+def override(machine, text):
+    """A drop-in of the administrator's for the unit of escalations."""
+    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf", text)
+    machine.run("systemctl daemon-reload")
+
+
 def fail_for_good(machine, name="job"):
     machine.run(["crtrctl", "arm", name, "--every", "2s", "--", "sh", "-c", "echo disk full >&2; exit 3"])
     machine.wait_for(lambda: rows(machine, f"SELECT 1 FROM escalations WHERE cron_name = '{name}'"), 20)
@@ -47,9 +53,7 @@ def test_an_escalation_is_a_unit_whose_default_is_inbox_and_mail(machine):
 
 
 def test_an_override_takes_the_place_of_the_default(machine):
-    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
-                  "[Service]\nExecStart=\nExecStart=/bin/sh -c 'echo %i >> /root/paged'\n")
-    machine.run("systemctl daemon-reload")
+    override(machine, "[Service]\nExecStart=\nExecStart=/bin/sh -c 'echo %i >> /root/paged'\n")
     prepare(machine)
     fail_for_good(machine)
     machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE state = 'started' AND look_at IS NULL"), 20)
@@ -62,9 +66,7 @@ def test_an_override_takes_the_place_of_the_default(machine):
 
 
 def test_a_broken_override_is_recorded_and_the_default_is_done(machine):
-    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
-                  "[Service]\nExecStart=\nExecStart=/bin/false\n")
-    machine.run("systemctl daemon-reload")
+    override(machine, "[Service]\nExecStart=\nExecStart=/bin/false\n")
     prepare(machine)
     fail_for_good(machine)
     machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE state = 'spawn-failed'"), 20)
@@ -75,9 +77,7 @@ def test_a_broken_override_is_recorded_and_the_default_is_done(machine):
 
 def test_an_override_that_fails_late_is_recorded_though_the_daemon_has_left(machine):
     """Each look at the unit wakes the daemon, which leaves in between."""
-    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
-                  "[Service]\nExecStart=\nExecStart=/bin/sh -c 'sleep 12; exit 7'\n")
-    machine.run("systemctl daemon-reload")
+    override(machine, "[Service]\nExecStart=\nExecStart=/bin/sh -c 'sleep 12; exit 7'\n")
     prepare(machine)
     machine.run(["crtrctl", "arm", "job", "--every", "2s", "--on-output", "silent", "--", "false"])
     machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE look_at IS NOT NULL"), 20)
@@ -98,9 +98,7 @@ def test_an_override_that_fails_late_is_recorded_though_the_daemon_has_left(mach
 def test_an_override_that_is_never_started_is_recorded(machine):
     """systemd takes the job, and nothing comes of it: a unit that it requires fails."""
     machine.write("/etc/systemd/system/needed.service", "[Service]\nType=oneshot\nExecStart=/bin/false\n")
-    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
-                  "[Unit]\nRequires=needed.service\nAfter=needed.service\n")
-    machine.run("systemctl daemon-reload")
+    override(machine, "[Unit]\nRequires=needed.service\nAfter=needed.service\n")
     prepare(machine)
     machine.run(["crtrctl", "arm", "job", "--every", "2s", "--on-output", "silent", "--", "false"])
     machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE state = 'spawn-failed'"), 30)
@@ -109,9 +107,7 @@ def test_an_override_that_is_never_started_is_recorded(machine):
 
 
 def test_an_override_that_takes_its_time_and_ends_well_is_no_failure(machine):
-    machine.write("/etc/systemd/system/crtrd-escalate@.service.d/here.conf",
-                  "[Service]\nExecStart=\nExecStart=/bin/sh -c 'sleep 6; echo %i >> /root/paged'\n")
-    machine.run("systemctl daemon-reload")
+    override(machine, "[Service]\nExecStart=\nExecStart=/bin/sh -c 'sleep 6; echo %i >> /root/paged'\n")
     prepare(machine)
     fail_for_good(machine)
     machine.wait_for(lambda: rows(machine, "SELECT 1 FROM escalations WHERE look_at IS NOT NULL"), 20)
