@@ -84,12 +84,13 @@ class Daemon:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by whoever started us, it would eat exit statuses
         self.environ = environ
         self.notifier = Notifier(environ)
-        self.descriptors = Descriptors(self.notifier, _take_descriptors(environ))
+        passed = _take_descriptors(environ)
         self.executed_at = int(environ.pop(EXECUTED_AT, "0"))
         self.drained = environ.pop(DRAINED, "") == "1"
         crashpoints.arm(environ)
         self.clock = Clock()
         self.reactor = Reactor(self.clock)
+        self.descriptors = Descriptors(self.reactor, self.notifier, passed)
         self.journal = Journal(sys.stderr)
         self.journal.aloud = not is_journal(sys.stderr, environ)
         self.boot_id = self.clock.boot_id()
@@ -267,6 +268,7 @@ class Daemon:
     # beginning and ending ----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
+        self.notifier.attach(self.reactor)
         self.executor.perform(self.repairs)
         self._say("daemon.started", f"crtrd {__version__} started, clock {self.settings.clock}")
         stored = self.descriptors.stored()
@@ -418,6 +420,7 @@ class Daemon:
         self.files.close()
         self.engine.close()
         self.store.close()
+        self.notifier.flush()
         self.journal.close()
 
 

@@ -97,6 +97,14 @@ class Child:
         """A run that was told to stop keeps nobody, whatever its plan says."""
         return self.plan is not None and self.plan.survivors is Survivors.KEEP and not self.stopping
 
+    def keepsakes(self) -> dict[str, int]:
+        """What a later life needs to tell its output and its end. The descriptors stay ours."""
+        fds = {"pid": self.pidfd}
+        for name, spool, stream in (("out", "spo", self.out), ("err", "spe", self.err)):
+            if stream is not None:
+                fds[name], fds[spool] = stream.fd, stream.spool
+        return {name: fd for name, fd in fds.items() if fd >= 0}
+
     def hand_over(self) -> dict[str, int]:
         """Its descriptors, the caller's from now on."""
         if self.stop_timer is not None:

@@ -21,6 +21,8 @@ from crtrd.supervision.plan import Plan
 
 LinesHook = Callable[[str, str, list[bytes]], object]
 """(run id, "stdout" or "stderr", complete lines); true where some of them wait to be written."""
+SPOOLS = {"stdout": "crtrd-spo", "stderr": "crtrd-spe"}
+"""What the descriptors of the spools show (/proc/PID/fd)."""
 LARGEST = 2 * 1024 * 1024
 """Bytes of arguments and environment together: what execve(2) takes with the usual stack limit is no more."""
 
@@ -92,4 +94,6 @@ def _pipe(run_id: str, name: str, head: int, theirs: list[int], lines: LinesHook
     read, write = os.pipe2(os.O_CLOEXEC)
     theirs.append(write)
     os.set_blocking(read, False)
-    return Stream(read, head, partial(lines, run_id, name) if lines is not None else None)
+    stream = Stream(read, head, partial(lines, run_id, name) if lines is not None else None)
+    stream.begin_spool(SPOOLS[name])
+    return stream

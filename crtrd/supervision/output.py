@@ -31,19 +31,17 @@ _view = memoryview(_buffer)
 class Stream:
     """Owns `fd`, the non-blocking read end of a pipe, and its spool until `close`.
 
-    `lines` gets complete lines, without newline, and says whether some of them wait to be written; `keep` the spool's
-    descriptor once there is one, to keep a copy.
+    `lines` gets complete lines, without newline, and says whether some of them wait to be written.
     """
 
     __slots__ = (
-        "_grown", "_hash", "_head", "_lines", "_partial", "_room", "_spool", "_tail", "_total", "_whole", "fd", "keep",
+        "_grown", "_hash", "_head", "_lines", "_partial", "_room", "_spool", "_tail", "_total", "_whole", "fd",
         "masking",
     )  # fmt: skip
 
     def __init__(self, fd: int, room: int, lines: Callable[[list[bytes]], object] | None) -> None:
         self.fd = fd
         self.masking: Masking | None = None
-        self.keep: Callable[[int], None] | None = None
         self._room = room
         self._lines = lines
         self._head = bytearray()
@@ -59,6 +57,10 @@ class Stream:
     def spool(self) -> int:
         """The spool's descriptor, -1 where there is none."""
         return self._spool.fd if self._spool is not None else -1
+
+    def begin_spool(self, name: str) -> None:
+        """Keep what is read in a second place, for another life; its descriptor is `spool`."""
+        self._spool = Spool.make(name)
 
     def go_on(self, spool: int) -> None:
         """Take up what an earlier life has read, from its spool, which is ours now; lines not handed out come again."""
@@ -87,12 +89,7 @@ class Stream:
         return count
 
     def _fetch(self, limit: int) -> int:
-        """Into the spool first, while it has room; the spool is made with the first byte."""
-        if self._spool is None and self.keep is not None and self._waiting():
-            self._spool = Spool.make()
-            if self._spool is not None:
-                self.keep(self._spool.fd)
-            self.keep = None
+        """Into the spool first, while it has room."""
         if self._spool is not None and self._spool.room > 0:
             return self._spool.take(self.fd, _view[:limit])
         count = os.readv(self.fd, [_view[:limit]])

@@ -44,10 +44,13 @@ class Spool:
         self._torn = bool(fcntl.fcntl(fd, fcntl.F_GET_SEALS) & TORN)
 
     @classmethod
-    def make(cls) -> "Spool | None":
-        """A new one; None where there is no descriptor or memory for it, which costs nothing but the safety."""
+    def make(cls, name: str) -> "Spool | None":
+        """A new one, whose descriptor shows `name` (memfd_create(2)).
+
+        None where there is no descriptor or memory for it, which costs nothing but the safety.
+        """
         try:
-            return cls(os.memfd_create("crtrd-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+            return cls(os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
         except OSError:
             return None
 

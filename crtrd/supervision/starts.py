@@ -26,10 +26,14 @@ AT_ONCE = 32
 """Requests with the spawner at one time: bounds the descriptors in flight (unix(7), ETOOMANYREFS)."""
 
 
+Handed = Callable[[str, dict[str, int], Callable[[], None]], None]
+"""(run id or spawner's name, descriptors by kind, what to call once copies of them are kept)."""
+
+
 class Owner(Protocol):
     """What becomes of a start; the supervisor, and nothing else of it."""
 
-    handed: Callable[[str, dict[str, int]], None] | None
+    handed: Handed | None
     returned: Callable[[str], None] | None
 
     def stand(self, child: Child, pid: int) -> None: ...
@@ -86,7 +90,8 @@ class Starts:
         if self.spawner is None:
             self.spawner = Spawner(self._reactor, self._owner.answered, self._lost)
             if self._owner.handed is not None:
-                self._owner.handed(self.spawner.name, {"control": self.spawner.control, "pid": self.spawner.pidfd})
+                kept = {"control": self.spawner.control, "pid": self.spawner.pidfd}
+                self._owner.handed(self.spawner.name, kept, lambda: None)
         return self.spawner
 
     def inherit(self, name: str, control: int, pidfd: int) -> None:

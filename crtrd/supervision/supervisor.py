@@ -25,7 +25,7 @@ from crtrd.supervision.launch import LinesHook
 from crtrd.supervision.output import Stream
 from crtrd.supervision.plan import Plan
 from crtrd.supervision.spawner import SHUT
-from crtrd.supervision.starts import Starts, told
+from crtrd.supervision.starts import Handed, Starts, told
 
 PATIENCE = 15_000_000
 """Microseconds between SIGKILL and giving a run up. With the usual grace both fit into the unit's TimeoutStopSec=."""
@@ -49,9 +49,10 @@ class Supervisor:
         self._ended: dict[str, Child] = {}
         """Reported as over and not durable yet: should we die now, the next life must be able to tell it again."""
         self._starts = Starts(reactor, cgroups, lines, self)
-        self.handed: Callable[[str, dict[str, int]], None] | None = None
-        """Called with descriptors to be kept, as copies, for a later life: of a run by its id ('out', 'err', 'pid',
-        with the first output 'spo' and 'spe'), of a spawner by its name ('control', 'pid')."""
+        self.handed: Handed | None = None
+        """Called with descriptors to be kept, as copies, for a later life: of a run by its id ('out', 'err', their
+        spools 'spo' and 'spe', 'pid'), of a spawner by its name ('control', 'pid'); and with what to call once they
+        are kept. All of a run's come at once and before it is reported as held: nothing runs that could not be told."""
         self.confirm: Callable[[Callable[[], None]], None] = lambda go_on: go_on()
         """Asked before SIGKILL, long after the stop was decided: goes on if the runs are still this life's."""
         self.returned: Callable[[str], None] | None = None
@@ -233,11 +234,15 @@ class Supervisor:
         if child.fault is not None or child.withheld:
             self._shut(child)
             return
-        if self.handed is not None and child.out is not None and child.err is not None:
+        if self.handed is None:
+            self._report_held(child)
+        else:
             child.handed = True
-            self.handed(child.run_id, {"out": child.out.fd, "err": child.err.fd, "pid": child.pidfd})
-        assert child.identity is not None  # noqa: S101
-        self._report(RunHeld(self._clock.wall(), child.run_id, child.identity, child.cgroup))
+            self.handed(child.run_id, child.keepsakes(), partial(self._report_held, child))
+
+    def _report_held(self, child: Child) -> None:
+        if child.phase is Phase.HELD and child.identity is not None and not (child.withheld or child.fault):
+            self._report(RunHeld(self._clock.wall(), child.run_id, child.identity, child.cgroup))
 
     def answered(self, run_id: str, number: int, told: int | str) -> None:
         """The spawner answers: a wait status, or why there is no child."""
@@ -282,15 +287,9 @@ class Supervisor:
     # --- RELEASED
 
     def _watch_streams(self, child: Child) -> None:
-        for name, stream in (("spo", child.out), ("spe", child.err)):
+        for stream in (child.out, child.err):
             if stream is not None and stream.fd >= 0:
-                if stream.spool < 0:
-                    stream.keep = partial(self._keep_spool, child, name)
                 self._reactor.watch(stream.fd, IN, partial(self._stream_ready, stream))
-
-    def _keep_spool(self, child: Child, name: str, fd: int) -> None:
-        if self.handed is not None and child.handed:
-            self.handed(child.run_id, {name: fd})
 
     def _stream_ready(self, stream: Stream, _: int) -> None:
         if stream.read() == 0:

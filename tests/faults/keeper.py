@@ -19,19 +19,21 @@ LAUNCH = 'LISTEN_PID=$$; export LISTEN_PID; exec "$@"'
 class KeptInstance(Instance):
     def __init__(self, home, settings='clock = "internal"\n'):
         super().__init__(home, settings)
-        self.stored: dict[str, int] = {}
+        self.stored: dict[str, list[int]] = {}
         self.ready = threading.Event()
         self._manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._manager.bind(str(home / "notify"))
         self._over = False
+        self._free = threading.Event()
+        self._free.set()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
     def start(self, *, crash_at="", wait=True, env=None):
         self._settle()
         self.ready.clear()
-        names = list(self.stored)
-        fds = [self.stored[name] for name in names]
+        names = [name for name, fds in self.stored.items() for _ in fds]
+        fds = [fd for fds in self.stored.values() for fd in fds]
         given = {
             **self.env, "NOTIFY_SOCKET": str(self.home / "notify"), "LISTEN_FDS": str(len(fds)),
             "LISTEN_FDNAMES": ":".join(names), "DBUS_SYSTEM_BUS_ADDRESS": "unix:path=/nonexistent", **(env or {}),
@@ -58,11 +60,25 @@ class KeptInstance(Instance):
             waker.sendto(b"", str(self.home / "notify"))
         self._thread.join()
         self._manager.close()
-        for fd in self.stored.values():
-            os.close(fd)
+        for name in list(self.stored):
+            self._drop(name)
+
+    @contextlib.contextmanager
+    def busy(self):
+        """The manager takes nothing, and its queue is full."""
+        self._free.clear()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(BlockingIOError):
+            sender.settimeout(0)
+            while True:
+                sender.sendto(b"", str(self.home / "notify"))
+        try:
+            yield
+        finally:
+            self._free.set()
 
     def _listen(self):
         while not self._over:
+            self._free.wait()
             message, fds, _, _ = socket.recv_fds(self._manager, 4096, 16)
             self._take(message.decode(), fds)
 
@@ -74,13 +90,15 @@ class KeptInstance(Instance):
         if "FDSTORE" in words:
             for fd in fds:
                 os.set_inheritable(fd, False)  # noqa: FBT003
-                old, self.stored[name] = self.stored.get(name), fd
-                if old is not None:
-                    os.close(old)
-        elif "FDSTOREREMOVE" in words and name in self.stored:
-            os.close(self.stored.pop(name))
+            self.stored.setdefault(name, []).extend(fds)
+        elif "FDSTOREREMOVE" in words:
+            self._drop(name)
         if "READY" in words:
             self.ready.set()
+
+    def _drop(self, name):
+        for fd in self.stored.pop(name, []):
+            os.close(fd)
 
     def _settle(self):
         """Everything that the dead life has sent is taken."""

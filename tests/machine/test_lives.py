@@ -7,7 +7,7 @@ import pytest
 LONG = "echo before; sleep {}; echo after; exit 3"
 NAME = "org.crtrd.Crtrd1"
 SPAWNERS = 2
-"""Descriptors of the spawner of the present life."""
+"""Of the present life: its control socket and its pidfd."""
 LEDGER = "/var/lib/crtrd/ledger.sqlite3"
 
 

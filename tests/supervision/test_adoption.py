@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from crtrd.core.events import RunEnded, RunHeld, RunLost
+from crtrd.core.events import LaunchFailed, RunEnded, RunHeld, RunLost
 from crtrd.core.occurrence import Identity, Origin, Phase, Run
 from crtrd.loop.clock import Clock
 from crtrd.supervision.exit_status import exit_status, zombie_status
@@ -60,9 +60,10 @@ class Life:
         self.room = Room()
         self.room.supervisor.handed = self._keep
 
-    def _keep(self, run_id, fds):
+    def _keep(self, run_id, fds, kept):
         if "control" not in fds:
-            self.kept.setdefault(run_id, {}).update({name: os.dup(fd) for name, fd in fds.items()})
+            self.kept[run_id] = {name: os.dup(fd) for name, fd in fds.items()}
+        kept()
 
     def start(self, *argv, **fields):
         plan = self.room.plan(*argv, **fields)
@@ -292,7 +293,12 @@ def test_leftovers_in_a_cgroup(cgroups):
 
 def test_descriptors_are_handed_once_and_returned_once(room):
     told = []
-    room.supervisor.handed = lambda run_id, fds: told.append(("handed", run_id, sorted(fds)))
+
+    def keep(run_id, fds, kept):
+        told.append(("handed", run_id, sorted(fds)))
+        kept()
+
+    room.supervisor.handed = keep
     room.supervisor.returned = lambda run_id: told.append(("returned", run_id))
     plan = room.plan("true")
     room.go(plan)
@@ -302,11 +308,33 @@ def test_descriptors_are_handed_once_and_returned_once(room):
     spawner = room.supervisor._starts.spawner.name
     assert told == [
         ("handed", spawner, ["control", "pid"]),
-        ("handed", plan.run_id, ["err", "out", "pid"]),
+        ("handed", plan.run_id, ["err", "out", "pid", "spe", "spo"]),
         ("returned", plan.run_id),
     ]
     room.supervisor.close()
     assert told[3:] == [("returned", spawner)]
+
+
+def test_a_run_is_held_until_its_descriptors_are_kept(room):
+    """Or until it is not wanted any more; a late word of the manager changes nothing then."""
+    waiting = {}
+    room.supervisor.handed = lambda name, fds, kept: waiting.update({name: kept})
+    first, second, third = (room.plan("true") for _ in range(3))
+    for plan in (first, second, third):
+        room.supervisor.start(plan)
+    room.until(lambda: {first.run_id, second.run_id, third.run_id} <= waiting.keys())
+    room.turn_for(0.05)
+    assert not room.events
+    waiting[first.run_id]()
+    room.until(lambda: room.event(first.run_id, RunHeld))
+    room.supervisor.withhold(second.run_id)
+    room.supervisor.stop(third.run_id, 0)
+    room.until(lambda: room.event(third.run_id, LaunchFailed))
+    room.until(lambda: second.run_id not in room.supervisor._children)
+    for plan in (second, third):
+        waiting[plan.run_id]()
+    room.turn_for(0.05)
+    assert [type(event) for event in room.events] == [RunHeld, LaunchFailed]
 
 
 def test_many_short_runs_leave_no_zombie_and_the_time_out_neither(room):

@@ -82,7 +82,7 @@ def test_a_spool_as_full_as_can_be_is_whole(earlier, later):
 
 def test_lines_that_were_not_handed_out_come_again():
     """Killed between reading and telling the journal."""
-    spool = Spool.make()
+    spool = Spool.make("crtrd-spo")
     os.write(spool.fd, b"one\ntwo\nthr")
     os.lseek(spool.fd, 4, os.SEEK_SET)
     read, write = os.pipe2(os.O_NONBLOCK)
@@ -107,7 +107,7 @@ def test_lines_that_were_not_handed_out_come_again():
 
 def test_lines_that_wait_to_be_written_come_again():
     """Killed while a flood is on its way to the journal."""
-    spool = Spool.make()
+    spool = Spool.make("crtrd-spo")
     read, write = os.pipe2(os.O_NONBLOCK)
     told, waits = [], [True]
 
@@ -129,7 +129,7 @@ def test_lines_that_wait_to_be_written_come_again():
 
 
 def test_a_torn_spool_is_not_believed():
-    spool = Spool.make()
+    spool = Spool.make("crtrd-spo")
     spool.count(10)
     spool.take_no_more()
     spool.count(5)
@@ -143,9 +143,9 @@ def test_runs_of_two_earlier_lives_find_their_spawners(later):
     """Two crashes during one long run: each life's spawner is kept, and let go when its last run is over."""
     lives, runs, spawners = [Life(), Life()], [], {}
     for number, life in enumerate(lives):
-        life.room.supervisor.handed = lambda name, fds, life=life: (
+        life.room.supervisor.handed = lambda name, fds, kept, life=life: (
             spawners.update({name: {kind: os.dup(fd) for kind, fd in fds.items()}}) if "control" in fds
-            else life._keep(name, fds))
+            else life._keep(name, fds, kept))
         plan = life.room.plan("sh", "-c", f"sleep 0.5; exit {number + 3}", run_id=str(number) * 32)
         held = life.room.go(plan)
         runs.append((plan, record(plan.run_id, held.identity)))
@@ -164,7 +164,8 @@ def test_runs_of_two_earlier_lives_find_their_spawners(later):
 
 def test_a_spawner_with_no_run_left_is_let_go(earlier, later):
     told = {}
-    earlier.room.supervisor.handed = lambda name, fds: told.update({name: [os.dup(fds[k]) for k in ("control", "pid")]})
+    earlier.room.supervisor.handed = lambda name, fds, _: told.update(
+        {name: [os.dup(fds[kind]) for kind in ("control", "pid")]})
     earlier.room.supervisor.prepare()
     (name, (control, pidfd)), = told.items()
     pid = earlier.room.supervisor._starts.spawner.pid
@@ -179,7 +180,7 @@ def test_a_spawner_with_no_run_left_is_let_go(earlier, later):
 
 
 def test_no_descriptor_is_left(room):
-    room.supervisor.handed = lambda *_: None
+    room.supervisor.handed = lambda name, fds, kept: kept()
     room.run("echo", "first")
     before = open_fds()
     for _ in range(5):

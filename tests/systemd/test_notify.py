@@ -5,6 +5,8 @@ import socket
 
 import pytest
 
+from crtrd.loop.clock import Clock
+from crtrd.loop.reactor import Reactor
 from crtrd.systemd.notify import Notifier
 
 
@@ -52,24 +54,26 @@ def test_status_is_one_line_of_ascii(manager, notifier):
 
 def test_stored_descriptor_arrives_with_its_name(manager, notifier):
     reader, writer = os.pipe()
-    assert notifier.store_fd("run-out", reader)
+    told = []
+    assert notifier.store_fds("kept-run", [reader, writer], lambda: told.append("taken"))
+    assert told == ["taken"]
     message, fds, _, _ = socket.recv_fds(manager, 4096, 4)
-    assert message == b"FDSTORE=1\nFDNAME=run-out\nFDPOLL=0"
+    assert message == b"FDSTORE=1\nFDNAME=kept-run\nFDPOLL=0"
     os.write(writer, b"through")
     assert os.read(fds[0], 10) == b"through"
-    os.fstat(reader)  # stays the caller's
+    os.fstat(reader)  # both stay the caller's
     for fd in (reader, writer, *fds):
         os.close(fd)
-    assert notifier.drop_fd("run-out")
-    assert manager.recv(4096) == b"FDSTOREREMOVE=1\nFDNAME=run-out"
+    assert notifier.drop_fds("kept-run")
+    assert manager.recv(4096) == b"FDSTOREREMOVE=1\nFDNAME=kept-run"
 
 
 @pytest.mark.parametrize("name", ["", "a:b", "a\nb", "ü", "x" * 256])
 def test_a_name_that_the_manager_would_ignore_is_refused(notifier, name):
     with pytest.raises(ValueError, match="cannot store a descriptor"):
-        notifier.store_fd(name, 0)
+        notifier.store_fds(name, [0])
     with pytest.raises(ValueError, match="cannot store a descriptor"):
-        notifier.drop_fd(name)
+        notifier.drop_fds(name)
 
 
 def test_environment_is_taken_and_can_be_handed_on(manager, monkeypatch):
@@ -105,7 +109,7 @@ def test_without_a_manager_nothing_happens(monkeypatch, address):
     notifier = Notifier(os.environ)
     assert not notifier.present
     for told in (notifier.ready("x"), notifier.status("x"), notifier.alive(), notifier.stopping(),
-                 notifier.reloading(), notifier.store_fd("x", 0), notifier.drop_fd("x")):
+                 notifier.reloading(), notifier.store_fds("x", [0]), notifier.drop_fds("x")):
         assert told is False
     notifier.close()
 
@@ -127,4 +131,48 @@ def test_a_manager_that_does_not_read_holds_nobody_up(manager, notifier, monkeyp
         pass
     manager.close()
     assert not notifier.status("nobody is there")
-    assert not notifier.store_fd("x", 0)
+    assert not notifier.store_fds("x", [0])
+
+
+def test_what_a_busy_manager_does_not_take_waits_its_turn(manager, notifier):
+    """In order, with copies of the descriptors: whoever stored them may have closed them meanwhile."""
+    reactor, told = Reactor(Clock()), []
+    notifier.attach(reactor)
+    full = 0
+    while notifier.alive():
+        full += 1
+    reader, writer = os.pipe()
+    assert not notifier.store_fds("kept-run", [reader], lambda: told.append("taken"))
+    os.close(reader)
+    assert not notifier.drop_fds("kept-other")
+    reactor.turn(10_000)
+    assert told == []
+    for _ in range(full + 1):  # with the one that found no room
+        assert manager.recv(4096) == b"WATCHDOG=1"
+        reactor.turn(10_000)
+    message, (copy,), _, _ = socket.recv_fds(manager, 4096, 4)
+    assert message.startswith(b"FDSTORE=1\nFDNAME=kept-run")
+    assert told == ["taken"]
+    reactor.turn(10_000)
+    assert manager.recv(4096) == b"FDSTOREREMOVE=1\nFDNAME=kept-other"
+    os.write(writer, b"through")
+    assert os.read(copy, 10) == b"through"
+    assert notifier.status("again at once")
+    for fd in (writer, copy):
+        os.close(fd)
+    reactor.close()
+
+
+def test_the_last_messages_are_waited_for_and_those_to_nobody_are_not(manager, notifier):
+    reactor, told = Reactor(Clock()), []
+    notifier.attach(reactor)
+    while notifier.alive():
+        pass
+    manager.recv(4096)
+    notifier.flush()  # there is room for the one that waits
+    assert not notifier.store_fds("kept-run", [0], lambda: told.append("nobody"))
+    manager.close()
+    reactor.turn(10_000)
+    assert told == ["nobody"]
+    assert not notifier.status("nobody is there")
+    reactor.close()

@@ -80,7 +80,8 @@ def test_c66_killed_after_the_commit_before_the_reply(point, tmp_path):
         assert (answer["occurrence_id"], ran()) == (name, [name])
         crtrd.wait_for(lambda: trigger(crtrd, key="K")[1]["disposition"] == "already_completed")
         status, answer, _ = trigger(crtrd, key="K")
-        assert (status, answer["status"], answer["cells"][0]["status"]) == (200, "success", "success")
+        assert (status, answer["cells"][0]["status"]) == (200, answer["status"])
+        assert answer["status"] in {"success", "unobserved"}  # it may have ended while no daemon was there
         status, answer, _ = trigger(crtrd, key="K", label="other")
         assert (status, answer["error"]["code"]) == (409, "Conflict")
         assert crtrd.rows("SELECT count(*) FROM runs WHERE started_at IS NOT NULL") == [(1,)]
