@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 
 from crtrd import __version__, names
-from crtrd.config.loader import host_zone, load_last_good, load_settings
+from crtrd.config.loader import load_last_good, load_settings
 from crtrd.config.settings import ClockMode, Settings
 from crtrd.control.arming import new_definition
 from crtrd.control.metrics import Textfile
@@ -73,6 +73,8 @@ COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and ou
 OPEN_AGAIN = (200_000, 1_000_000, 5_000_000)  # the last one again and again
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PRUNE_FIRST, PRUNE_PAUSE, PRUNE_AGAIN = 10_000_000, 50_000, 86_400_000_000
+HEARD = 1 << 20
+"""Bytes that the bus need not have taken yet while more cron files are read."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -189,8 +191,8 @@ class Daemon:
             self.supervisor.returned = self.descriptors.drop
         self.engine = Engine(self.reactor, self.store, self.executor, self._limits())
         self.executor.post = self.engine.post
-        self.files = HostFiles(self.engine, self.places, lambda table, where: new_definition(
-            table, self.executor, os.geteuid(), where=where, timezone=host_zone(), pools=self.engine.limits.pools))
+        self.files = HostFiles(self.engine, self.places, lambda table, where, zone: new_definition(
+            table, self.executor, os.geteuid(), where=where, timezone=zone, pools=self.engine.limits.pools))
         self.executor.listeners.append(self.journal.event)
 
     def _limits(self) -> Limits:
@@ -204,6 +206,7 @@ class Daemon:
         address = names.bus_address(bus) if self.places.home and bus.exists() else None
         self.bus = BusService(self.reactor, self.control, address=address, user=self.places.user)
         self.bus.on_trouble = self._bus_trouble
+        self.files.crons.heard = lambda: self.bus.unsent < HEARD
         if not self.places.user:
             hooks.authority = self.bus.polkit.check
         hooks.log_level, hooks.set_log_level = lambda: self.journal.level, self.journal.set_level
@@ -249,7 +252,8 @@ class Daemon:
             return ""
 
     def _quiet(self) -> bool:
-        return not (self.bus.pending() or self.trigger.open_requests() or self.executor.unanswered)
+        waiting = self.bus.pending() or self.trigger.open_requests() or self.executor.unanswered
+        return not (waiting or self.files.crons.busy)
 
     def _sockets(self) -> dict[str, list[socket.socket]]:
         """The manager's, or, from a terminal, one of our own. By name."""

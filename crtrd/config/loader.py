@@ -90,7 +90,7 @@ READ_SIZE = 65536
 """Most files are far smaller than the limit, for which a buffer would be made each time."""
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path | str) -> bytes:
     """The whole of a plain file of reasonable size; never waits for a pipe. Raises ConfigError."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -111,7 +111,7 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path | str) -> str:
     """The same as text. Raises ConfigError."""
     try:
         return read_bytes(path).decode()

@@ -244,7 +244,10 @@ class CronFile:
 
 @dataclass(frozen=True, slots=True)
 class CronFilesRead:
-    """The cron files of every layer were read. `ticket` is None where nobody waits for the answer."""
+    """Cron files of every layer were read: those of the names later than `after` up to `upto`, by name.
+
+    '' are the first and the last name. `ticket` is None where nobody waits for the answer.
+    """
 
     at: int
     ticket: int | None
@@ -255,6 +258,9 @@ class CronFilesRead:
     whole: bool
     """False: some folder could not be read, so that nothing may be taken for removed."""
     mark: str
+    """To be remembered with the last ones."""
+    after: str = ""
+    upto: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,10 @@ class Facts(Protocol):
     def crons_scheduled(self) -> list[Cron]:
         """Crons that are active and have a schedule, and those that were parked because theirs was of no use."""
 
-    def crons_from_files(self) -> list[Cron]:
-        """Crons that a file defines."""
+    def crons_from_files(self, after: str, upto: str) -> list[Cron]:
+        """Crons that a file defines, of the names later than `after` up to `upto` ('': to the last), by name."""
+
+    def crons_named(self, names: Collection[str]) -> list[Cron]: ...
 
     def crons_ahead(self, now: int) -> list[Cron]:
         """Active crons that were considered later than `now`, and those whose next instant hangs on their own end:

@@ -26,22 +26,25 @@ MARK = "crons.d"
 def cron_files_read(event: CronFilesRead, facts: Facts, limits: Limits) -> Iterator[Effect]:
     """Converge. Refusals are announced; the answer counts what was done."""
     done = {"armed": 0, "changed": 0, "canceled": 0, "refused": 0}
-    known = {cron.name: cron for cron in facts.crons_from_files()}
+    known = {cron.name: cron for cron in facts.crons_from_files(event.after, event.upto)}
+    names = [file.definition.name for file in event.files]
+    named = known | {cron.name: cron for cron in facts.crons_named([name for name in names if name not in known])}
     for file in event.files:
         what = ""
-        for effect in _converge(file, known.get(file.definition.name), event, facts, limits):
+        for effect in _converge(file, named.get(file.definition.name), event, facts, limits):
             if isinstance(effect, Announce) and effect.kind in {"cron.armed", "cron.changed", "config.rejected"}:
                 what = {"config.rejected": "refused"}.get(effect.kind, effect.kind.removeprefix("cron."))
             yield effect
         if what:
             done[what] += 1
-    present = {file.definition.name for file in event.files} | event.kept
+    present = {*names, *event.kept}
     for name, cron in known.items() if event.whole else ():
         if name not in present:
             yield from _owed_before(cron, event.at, facts, limits)
             yield from remove(facts.cron(cron.id) or cron, event.at, facts, kill=False, caller=event.caller)
             done["canceled"] += 1
-    yield Remember(MARK, event.mark)
+    if not event.upto:
+        yield Remember(MARK, event.mark)
     if event.ticket is not None:
         yield Answer(event.ticket, done)
 
@@ -50,10 +53,6 @@ def _converge(
     file: CronFile, cron: Cron | None, event: CronFilesRead, facts: Facts, limits: Limits
 ) -> Iterator[Effect]:
     definition = file.definition
-    if cron is None:
-        cron = facts.find_cron(definition.name)
-        if cron is not None and cron.name != definition.name:
-            cron = None
     if cron is None:
         yield from _arm(file, event, facts, limits)
         return

@@ -40,7 +40,7 @@ def _plan_anew(cron: Cron, now: int, facts: Facts, limits: Limits) -> Iterator[E
     if cron.next_at is not None and cron.next_at <= now and limits.own_clock:
         yield from owe_due(moved, now, facts, Reason.DOWNTIME)
         return
-    upcoming = next_instant(cron, now, facts)
+    upcoming = next_instant(cron, cron.after_end_at, now, facts)
     if upcoming == cron.next_at:
         return
     yield PutCron(moved)

@@ -159,18 +159,17 @@ def coalesced(
 # planning --------------------------------------------------------------------------------------------------------
 
 
-def plan(cron: Cron, now: int, facts: Facts) -> Iterator[Effect]:
-    """Set `next_at`; a cron that will never be due again and owes nothing is finished."""
+def plan(cron: Cron, now: int, facts: Facts, *, new: bool = False) -> Iterator[Effect]:
+    """Set `next_at`; a cron that will never be due again and owes nothing is finished. A `new` one has no rows yet."""
     if cron.state is not State.ACTIVE:
         yield PutCron(replace(cron, next_at=None))
         return
     if why := fault(cron):
         yield from park(cron, why)
         return
-    cron = replace(cron, after_end_at=_after_end(cron, now, facts))
-    done = used_up(cron, facts)
-    upcoming = None if done else next_instant(cron, now, facts)
-    cron = replace(cron, next_at=upcoming)
+    ends, done = _after_end(cron, now, facts), used_up(cron, facts)
+    upcoming = None if done else next_instant(cron, ends, now, None if new else facts)
+    cron = replace(cron, after_end_at=ends, next_at=upcoming)
     if upcoming is None and _over(cron, now, done=done) and not facts.line(cron.id).count:
         cron = replace(cron, state=State.FINISHED)
         yield reports.cron_event("expired", cron, "finished: its schedule has no further instant")

@@ -75,8 +75,7 @@ def arm(event: ArmRequested, facts: Facts, limits: Limits) -> Iterator[Effect]:
 def admit(cron: Cron, now: int, facts: Facts, *, caller: int) -> Iterator[Effect]:
     """Put a new cron that can be used, and plan it."""
     _check_circle(cron.definition, f"cannot arm {cron.name!r}", facts)
-    yield PutCron(cron)
-    yield from plan(cron, now, facts)
+    yield from plan(cron, now, facts, new=True)
     armed = facts.cron(cron.id) or cron
     if armed.state is State.FINISHED:
         raise RequestError(Code.INVALID_DEFINITION, f"cannot arm {cron.name!r}: schedule: no instant lies ahead")

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import lru_cache
+from operator import attrgetter
+from typing import Any
 
 from crtrd.core.cron import SECOND, Cron, Definition
 from crtrd.core.facts import Facts
@@ -48,21 +50,34 @@ def has_calendar(name: str) -> bool:
 
 def compiled(definition: Definition, anchor: int, salt: str) -> Schedule:
     """The schedule of a definition; raises ScheduleError or ValueError when it cannot be used."""
-    found = _compiled(definition, anchor, salt)
+    found = _found(definition, anchor, salt)
     if isinstance(found, Schedule):
         return found
     raise found.with_traceback(None)
 
 
-@lru_cache(maxsize=4096)
-def _compiled(definition: Definition, anchor: int, salt: str) -> Schedule | ScheduleError | ValueError:
+_when = attrgetter(
+    "schedule", "timezone", "dst_gap", "dst_overlap", "jitter", "starts_at", "expires_at", "exclude")
+"""All that a schedule hangs on: to hash a whole definition, with ten thousand variables perhaps, takes longer."""
+
+
+def _found(definition: Definition, anchor: int, salt: str) -> Schedule | ScheduleError | ValueError:
+    """Most schedules say the same whoever has them: one that is compiled serves all that are spelled alike."""
+    when = _when(definition)
+    if definition.jitter or any("~" in text or text.lstrip()[:5].lower() == "every" for text in definition.schedule):
+        return _compiled(when, anchor, salt)
+    return _compiled(when, 0, "")
+
+
+@lru_cache(maxsize=1024)
+def _compiled(when: tuple[Any, ...], anchor: int, salt: str) -> Schedule | ScheduleError | ValueError:
     """Refusals are kept too: to find that a schedule never matches takes long."""
+    texts, timezone, gap, overlap, jitter, starts, expires, exclude = when
     try:
-        dates, stretches = _excluded(definition)
+        dates, stretches = _excluded(exclude, timezone)
         return compile_schedule(
-            definition.schedule, timezone=definition.timezone, anchor=anchor, salt=salt, dst_gap=definition.dst_gap,
-            dst_overlap=definition.dst_overlap, jitter_us=definition.jitter, starts_at=definition.starts_at,
-            expires_at=definition.expires_at, excludes=stretches, exclude_dates=dates,
+            texts, timezone=timezone, anchor=anchor, salt=salt, dst_gap=gap, dst_overlap=overlap, jitter_us=jitter,
+            starts_at=starts, expires_at=expires, excludes=stretches, exclude_dates=dates,
         )
     except (ScheduleError, ValueError) as error:
         return error.with_traceback(None)
@@ -75,7 +90,7 @@ def _never() -> Schedule:
 
 def timetable(cron: Cron) -> Schedule:
     """The schedule of a cron; one without any instant where the stored one cannot be used (see `fault`)."""
-    found = _compiled(cron.definition, cron.anchor, cron.id)
+    found = _found(cron.definition, cron.anchor, cron.id)
     return found if isinstance(found, Schedule) else _never()
 
 
@@ -93,7 +108,7 @@ def fault(cron: Cron) -> str:
     """Why a stored cron cannot be served, '' when it can: written by another version, by hand, or for other zones."""
     if cron.damage:
         return f"its stored definition cannot be read: {cron.damage}"
-    found = _compiled(cron.definition, cron.anchor, cron.id)
+    found = _found(cron.definition, cron.anchor, cron.id)
     return "" if isinstance(found, Schedule) else f"{UNUSABLE}: {found}"
 
 
@@ -101,11 +116,11 @@ def one_shot(definition: Definition) -> bool:
     return bool(definition.schedule) and is_fixed(definition.schedule)
 
 
-def _excluded(definition: Definition) -> tuple[list[tuple[date, date]], list[tuple[int, int]]]:
+def _excluded(exclude: tuple[str, ...], timezone: str) -> tuple[list[tuple[date, date]], list[tuple[int, int]]]:
     """Local dates, and stretches of instants, that `exclude` takes out. Raises ScheduleError or ValueError."""
     dates: list[tuple[date, date]] = []
     stretches: list[tuple[int, int]] = []
-    for text in definition.exclude:
+    for text in exclude:
         if not names_calendar(text):
             dates.append(excluded_days(text))
             continue
@@ -115,7 +130,7 @@ def _excluded(definition: Definition) -> tuple[list[tuple[date, date]], list[tup
         dates += calendar.dates
         stretches += calendar.stretches
         for start, end in calendar.local:
-            stretches.append((parse_instant(start, definition.timezone), parse_instant(end, definition.timezone)))
+            stretches.append((parse_instant(start, timezone), parse_instant(end, timezone)))
     return dates, [(start, end) for start, end in stretches if start < end]
 
 
@@ -152,10 +167,12 @@ def as_shown(cron: Cron, instant: int) -> int:
     return min((each for each in near if each is not None and instant <= each < instant + SECOND), default=instant)
 
 
-def next_instant(cron: Cron, now: int, facts: Facts) -> int | None:
-    """The first instant after `now` that has no row yet; only after a step back of the clock can one have a row."""
-    instant = unknown_after(cron, now, facts)
-    ends = cron.after_end_at
+def next_instant(cron: Cron, ends: int | None, now: int, facts: Facts | None) -> int | None:
+    """The first instant after `now` that has no row yet; only after a step back of the clock can one have a row.
+
+    `ends`: its next one after an end. Without facts nothing has a row.
+    """
+    instant = timetable(cron).next_after(now) if facts is None else unknown_after(cron, now, facts)
     return min((each for each in (instant, ends) if each is not None), default=None)
 
 

@@ -134,6 +134,11 @@ class Connection:
         """Something that came is not dispatched yet, or something that was said is not out."""
         return bool(self._arrivals or self._out or self._told)
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that are queued. Signals of this turn do not count yet."""
+        return self._unsent
+
     def close(self) -> None:
         """Leave in peace: what was said has been read by the bus when this returns, or `LINGER_MS` are over.
 

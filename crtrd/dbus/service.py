@@ -75,6 +75,11 @@ class BusService:
         busy = self._connection is not None and self._connection.busy
         return self._dispatcher.pending + int(busy)
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that the bus has not taken yet."""
+        return self._connection.unsent if self._connection is not None else 0
+
     def start(self) -> None:
         """Connect and take the name, for as long as it takes; `on_owned` says when."""
         self._wanted = True

@@ -70,13 +70,19 @@ class Executor:
         """Sees how that fares."""
         self.listeners: list[Listener] = []
         self._tickets: dict[int, Reply] = {}
+        self._own: set[int] = set()
         self._numbers = itertools.count(1)
         self._timeouts: dict[str, Timer] = {}
         self._deferred_said: int | None = None
 
-    def ticket(self, reply: Reply) -> int:
-        """A number under which `reply` gets the answer (a value or a RequestError), once."""
+    def ticket(self, reply: Reply, *, own: bool = False) -> int:
+        """A number under which `reply` gets the answer (a value or a RequestError), once.
+
+        `own`: it is a room of ours that waits, nobody outside.
+        """
         number = next(self._numbers)
+        if own:
+            self._own.add(number)
         self._tickets[number] = reply
         return number
 
@@ -176,8 +182,14 @@ class Executor:
         reach("spawn.after")
 
     def _reply(self, ticket: int, value: object) -> None:
+        reply = self._tickets.pop(ticket, None)
+        if ticket in self._own:
+            self._own.remove(ticket)
+            if reply:
+                reply(value)
+            return
         reach("answer.before")
-        if reply := self._tickets.pop(ticket, None):
+        if reply:
             reply(value)
         reach("answer.after")
 

@@ -4,20 +4,17 @@ At every start and reload they are compared with what the ledger remembers of th
 read; zone files are watched while the daemon lives. Decides nothing: what was read goes to the core as events.
 """
 
-import os
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from crtrd.config.calendars import load_calendars
-from crtrd.config.cronfiles import Read, load_crons, mark_of
+from crtrd.config.cronfiles import Read
 from crtrd.config.hostdata import host_mark, zone_folders
-from crtrd.config.loader import host_zone
-from crtrd.core import files, host
-from crtrd.core.effects import Announce
-from crtrd.core.events import CronFile, CronFilesRead, HostChanged
+from crtrd.core import host
+from crtrd.core.events import HostChanged
 from crtrd.core.timetable import use_host
+from crtrd.engine.cronloads import CronLoads, announce_faults
 from crtrd.engine.engine import Engine
-from crtrd.errors import Code, ConfigError, LedgerError, RequestError
+from crtrd.errors import ConfigError, LedgerError
 from crtrd.loop.reactor import IN
 from crtrd.loop.watcher import Watcher
 from crtrd.names import Places
@@ -30,8 +27,9 @@ class HostFiles:
     """`begin` once, after the start was posted and before its batch is decided."""
 
     def __init__(self, engine: Engine, places: Places, read: Read) -> None:
-        self._engine, self._places, self._read = engine, places, read
+        self._engine, self._places = engine, places
         self._reactor = engine.reactor
+        self.crons = CronLoads(engine, places, read)
         self._mark = ""
         self._watcher = Watcher()
         self._timer = self._reactor.later(0, lambda: None)
@@ -48,8 +46,7 @@ class HostFiles:
         self._mark = host_mark(self._places)
         if self._recall(host.MARK) != self._mark:
             self._engine.post(HostChanged(self._reactor.clock.wall(), self._mark))
-        if self._recall(files.MARK) != mark_of(self._places, host_zone()):
-            self._read_crons(None)
+        self.crons.compare()
         self._watcher.add(zone_folders())
         if self._watcher.fd >= 0:
             self._reactor.watch(self._watcher.fd, IN, lambda _: self._zones_touched())
@@ -59,7 +56,7 @@ class HostFiles:
         self._watcher.add(zone_folders())
         faults = self._use_host()
         self._post_if_changed(host_mark(self._places))
-        self._read_crons(done, faults)
+        self.crons.load(done, faults)
 
     def close(self) -> None:
         if self._watcher.fd >= 0:
@@ -78,7 +75,7 @@ class HostFiles:
         """Have schedules compiled from the files as they are now; returns the faults of calendars, which are told."""
         calendars, faults = load_calendars(self._places, self._reactor.clock.wall())
         use_host(calendars)
-        self._announce(faults, "")
+        announce_faults(self._engine, faults, "")
         return faults
 
     def _zones_touched(self) -> None:
@@ -97,31 +94,3 @@ class HostFiles:
         if mark != self._mark:
             self._mark = mark
             self._engine.post(HostChanged(self._reactor.clock.wall(), mark))
-
-    # cron files --------------------------------------------------------------------------------------------------
-
-    def _read_crons(self, done: Callable[[object], None] | None, faults: Sequence[ConfigError] = ()) -> None:
-        with self._engine.executor.contexts.together():
-            read = load_crons(self._places, host_zone(), self._read)
-        self._announce(read.faults, "; what was read before stays in force")
-        found = tuple(
-            CronFile(file.source, file.definition, file.zoned, uuid.uuid4().hex, file.account) for file in read.crons)
-        ticket = None if done is None else self._engine.executor.ticket(_told((*faults, *read.faults), done))
-        self._engine.post(CronFilesRead(
-            self._reactor.clock.wall(), ticket, os.geteuid(), found, read.kept, read.whole, read.mark))
-
-    def _announce(self, faults: Sequence[ConfigError], more: str) -> None:
-        events = [Announce("config.rejected", f"{fault}{more}", {"CRTRD_PATH": fault.path}, 3) for fault in faults]
-        self._engine.executor.perform(events)
-
-
-def _told(faults: Sequence[ConfigError], done: Callable[[object], None]) -> Callable[[object], None]:
-    """The answer to a reload: what was done; an error that names every file that was refused."""
-    def tell(answer: object) -> None:
-        refused = [str(fault) for fault in faults]
-        if isinstance(answer, dict) and answer.get("refused"):
-            refused.append(f"{answer['refused']} files whose crons cannot be armed, see the journal")
-        if refused and not isinstance(answer, RequestError):
-            answer = RequestError(Code.INVALID_DEFINITION, "; ".join(refused[:20]) + "; everything else was read")
-        done(answer)
-    return tell

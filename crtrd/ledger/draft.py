@@ -103,6 +103,10 @@ class Draft:
         for each in wanted:
             self.crons.setdefault(each, None)
 
+    def crons_named(self, names: Iterable[str]) -> list[Cron]:
+        found = self._read(rows.CRON_SELECT + " WHERE c.name IN", list(names))
+        return self.note_crons(rows.cron_from_row(row) for row in found)
+
     def read_occurrences(self, ids: Iterable[str]) -> None:
         wanted = [each for each in dict.fromkeys(ids) if each not in self.occurrences]
         found = self._read(rows.OCCURRENCE_SELECT + " WHERE o.id IN", wanted)

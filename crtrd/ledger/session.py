@@ -161,8 +161,13 @@ class Session(Deliveries):
                      "c.state = 'paused' AND c.paused_by = 'failure' AND c.note LIKE ? || '%') ORDER BY c.serial")
         return self._crons(scheduled, UNUSABLE)
 
-    def crons_from_files(self) -> list[Cron]:
-        return self._crons(" WHERE c.source <> '' ORDER BY c.serial")
+    def crons_from_files(self, after: str, upto: str) -> list[Cron]:
+        within = " WHERE c.source <> '' AND c.name > ? AND (? = '' OR c.name <= ?) ORDER BY c.name"
+        return self._crons(within, after, upto, upto)
+
+    def crons_named(self, names: Collection[str]) -> list[Cron]:
+        self.write()
+        return self._draft.crons_named(names)
 
     def crons_ahead(self, now: int) -> list[Cron]:
         ahead = (" WHERE c.state = 'active' AND (c.considered > ? OR c.after_end_at IS NOT NULL) "

@@ -1,13 +1,13 @@
 """Cron files: layers, masks, drop-ins, faults by file and line; and convergence on a real ledger."""
 
 import os
-import time
 
 import pytest
 
 from crtrd import names
-from crtrd.config.cronfiles import load_crons, mark_of, verify_file
-from crtrd.core import events
+from crtrd.config import cronfiles
+from crtrd.config.cronfiles import load_crons, loading, mark_of, verify_file
+from crtrd.core import events, files
 from crtrd.core.effects import Announce, Answer, PutCron
 from crtrd.errors import Code, ConfigError
 from tests.core.world import H, M, at, handle
@@ -318,23 +318,82 @@ def test_a_one_shot_that_ran_stays_finished(folders, world):
     assert folders.read_into(world)[0]["refused"] >= 1
 
 
-FILES = 2_000  # bench/schedule.py has ten thousand
+def a_portion(world, portion, number=0):
+    """Hand in one portion of a load: what was done."""
+    files = tuple(events.CronFile(each.source, each.definition, each.zoned, f"{number:016x}{place:016x}")
+                  for place, each in enumerate(portion.crons))
+    acts = world.do(events.CronFilesRead(
+        world.now, 1, 0, files, portion.kept, portion.whole, portion.mark, portion.after, portion.upto))
+    (done,) = [act.value for act in acts if isinstance(act, Answer)]
+    return {what: count for what, count in done.items() if count}
 
 
-def test_many_files_are_one_bounded_batch(folders, world):
-    for number in range(FILES):
+def test_many_files_come_in_portions_that_stand_for_all_names_between(folders, world, monkeypatch):
+    monkeypatch.setattr(cronfiles, "PORTION", 3)
+    for name in ("a", "b", "c", "d", "e", "f", "g"):
+        folders.write(f"{name}.toml")
+    found = [each for each in loading(folders.places, "UTC") if each is not None]
+    assert [(each.after, each.upto, len(each.crons)) for each in found] == [("", "c", 3), ("c", "f", 3), ("f", "", 1)]
+    assert [bool(each.mark) for each in found] == [False, False, True]
+    for number, portion in enumerate(found):
+        assert world.session.recall(files.MARK) is None  # until all of it was taken in
+        assert a_portion(world, portion, number) == {"armed": len(portion.crons)}
+    assert world.session.recall(files.MARK) == mark_of(folders.places, "UTC")
+    for name in ("b", "f", "g"):
+        (folders.places.config / f"crons.d/{name}.toml").unlink()
+    folders.write("b-2.toml", "nonsense")
+    first, last = [each for each in loading(folders.places, "UTC") if each is not None]
+    assert (first.kept, first.upto, last.after) == ({"b-2"}, "c", "c")
+    assert a_portion(world, first) == {"canceled": 1}
+    assert [name for name in "abcdefg" if world.cron(name)] == ["a", "c", "d", "e", "f", "g"]
+    assert a_portion(world, last) == {"canceled": 2}
+    assert [name for name in "abcdefg" if world.cron(name)] == ["a", "c", "d", "e"]
+
+
+def test_a_load_that_was_cut_off_is_finished_by_the_next(folders, world, monkeypatch):
+    monkeypatch.setattr(cronfiles, "PORTION", 2)
+    for name in ("a", "b", "c"):
+        folders.write(f"{name}.toml")
+    a_portion(world, next(each for each in loading(folders.places, "UTC") if each is not None))
+    identity = world.cron("a").id
+    world.restart()
+    assert folders.read_into(world) == ({"armed": 1}, ())
+    assert world.cron("a").id == identity
+
+
+def test_no_files_are_one_empty_portion(folders):
+    (only,) = [each for each in loading(folders.places, "UTC") if each is not None]
+    assert (only.crons, only.after, only.upto) == ((), "", "")
+
+
+def test_a_load_of_many_files_can_stop_every_few(folders):
+    for number in range(60):
+        folders.write(f"c{number}.toml")
+    steps = list(loading(folders.places, "UTC"))
+    assert sum(each is None for each in steps) >= 60 // cronfiles.LOADS
+
+
+@pytest.mark.parametrize("count", [20, 400])
+def test_questions_are_asked_for_a_portion_not_for_each_cron(folders, world, count):
+    for number in range(count):
         folders.write(f"c{number}.toml", DAILY.replace("0 2", f"{number % 60} {number % 24}"))
-    begin = time.monotonic()
-    assert folders.read_into(world) == ({"armed": FILES}, ())
-    assert time.monotonic() - begin < 30
-    changes = []
+    asked = []
+    world.database.connection().set_trace_callback(asked.append)
+    assert folders.read_into(world) == ({"armed": count}, ())
+    world.database.connection().set_trace_callback(None)
+    assert sum(sql.startswith("INSERT INTO \"crons\"") for sql in asked) == count
+    assert len(asked) - count < 25
+
+
+def test_what_is_the_same_is_not_written(folders, world):
+    for number in range(50):
+        folders.write(f"c{number}.toml")
+    folders.read_into(world)
     found = folders.load()
-    files = tuple(events.CronFile(each.source, each.definition, each.zoned, "f" * 32) for each in found.crons)
-    event = events.CronFilesRead(world.now, None, 0, files, found.kept, found.whole, found.mark)
-    for effect in handle(event, world.session, world.limits):
-        if isinstance(effect, PutCron | Announce):
-            changes.append(effect)
-    assert changes == []
+    again = tuple(events.CronFile(each.source, each.definition, each.zoned, "f" * 32) for each in found.crons)
+    event = events.CronFilesRead(world.now, None, 0, again, found.kept, found.whole, found.mark)
+    effects = list(handle(event, world.session, world.limits))
+    assert [effect for effect in effects if isinstance(effect, PutCron | Announce)] == []
 
 
 def test_damage_in_the_ledger_is_mended_by_the_file(folders, world):
