@@ -36,6 +36,7 @@ from crtrd.engine.descriptors import DRAINED, EXECUTED_AT, Descriptors
 from crtrd.engine.engine import Engine
 from crtrd.engine.escalations import Escalations
 from crtrd.engine.executor import Executor
+from crtrd.engine.forgetting import Forgetting
 from crtrd.engine.heartbeat import Heartbeat
 from crtrd.engine.hostfiles import HostFiles
 from crtrd.engine.lifecycle import Lifecycle, Stage, Surfaces
@@ -51,7 +52,7 @@ from crtrd.errors import (
     ManagerError,
     RequestError,
 )
-from crtrd.ledger.retention import BEGIN, Keep, Place, Pruned
+from crtrd.ledger.retention import Keep
 from crtrd.ledger.store import Store
 from crtrd.loop.clock import Clock
 from crtrd.loop.reactor import IN, Reactor
@@ -72,7 +73,6 @@ SOON = 5_000_000  # the spawner comes up while we wait for an instant this near
 COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and our first instruction
 OPEN_AGAIN = (200_000, 1_000_000, 5_000_000)  # the last one again and again
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-PRUNE_FIRST, PRUNE_PAUSE, PRUNE_AGAIN = 10_000_000, 50_000, 86_400_000_000
 HEARD = 1 << 20
 """Bytes that the bus need not have taken yet while more cron files are read."""
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -191,6 +191,7 @@ class Daemon:
             self.supervisor.returned = self.descriptors.drop
         self.engine = Engine(self.reactor, self.store, self.executor, self._limits())
         self.executor.post = self.engine.post
+        self.forgetting = Forgetting(self.reactor, self.store, keep=self._keep, busy=self._busy)
         self.files = HostFiles(self.engine, self.places, lambda table, where, zone: new_definition(
             table, self.executor, os.geteuid(), where=where, timezone=zone, pools=self.engine.limits.pools))
         self.executor.listeners.append(self.journal.event)
@@ -285,7 +286,7 @@ class Daemon:
         self.bus.start()
         self.reactor.later(READY_WITHIN, self._be_ready)
         self._feed_watchdog()
-        self.reactor.later(PRUNE_FIRST, self._prune)
+        self.forgetting.begin()
 
     def _recovered(self) -> None:
         self.engine.recovered(self.boot_id)
@@ -315,19 +316,12 @@ class Daemon:
             self.notifier.alive()
             self.reactor.later(self.notifier.watchdog_usec // 2, self._feed_watchdog)
 
-    def _prune(self, start: Place = BEGIN) -> None:
-        """Retention, a step at a time, then again in a day."""
+    def _busy(self) -> bool:
+        return self.engine.busy or self.supervisor.count > 0
+
+    def _keep(self) -> Keep:
         kept = self.settings.retention
-        keep, now = Keep(kept.success, kept.failure, kept.runs_per_cron), self.clock.wall()
-
-        def pruned(step: Pruned | LedgerError) -> None:
-            onward = step.onward if isinstance(step, Pruned) else None
-            if onward is None:
-                self.reactor.later(PRUNE_AGAIN, self._prune)
-            else:
-                self.reactor.later(PRUNE_PAUSE, lambda: self._prune(onward))
-
-        self.store.submit(lambda session: session.prune(keep, now, start), pruned)
+        return Keep(kept.success, kept.failure, kept.runs_per_cron)
 
     def _bus_trouble(self, text: str) -> None:
         self._say("bus.trouble", text, 4)

@@ -1,10 +1,14 @@
 """Forgetting in small steps: settled occurrences by age, runs by age and by number for each cron.
 
-Each step is one short transaction that looks at `LOOK` rows at most and deletes `CHUNK`, and the next one goes on where
-it has stopped, so that neither pruning a million rows nor looking through a million that stay holds up a run.
-Open occurrences and their runs are never touched.
+    occurrences -> outbox -> keys -> runs -> the rest
+
+Each step is one short transaction that looks at `LOOK` rows at most and deletes as many as it is told, and the next one
+goes on where it has stopped, so that neither pruning a million rows nor looking through a million that stay holds up a
+run. Rows go by one statement for each table, found by its index: nearly all of the time is SQLite's own, in which no
+other thread waits. Open occurrences and their runs are never touched.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from peewee import SqliteDatabase
@@ -12,6 +16,7 @@ from peewee import SqliteDatabase
 from crtrd.values import dataclass
 
 CHUNK = 500
+"""Rows of one kind that one step deletes, unless it is told otherwise."""
 LOOK = 5000
 """Occurrences that one step looks at."""
 CRONS = 20
@@ -20,6 +25,9 @@ KEYS_KEPT = 7 * 86_400_000_000
 """As core.triggering promises."""
 DAY = 86_400_000_000
 QUIET = "('success', 'skipped', 'missed', 'canceled')"
+SETTLED = f"settled_at IS NOT NULL AND settled_at < CASE WHEN status IN {QUIET} THEN ? ELSE ? END"
+SEEN = f"SELECT serial, {SETTLED} AS old FROM occurrences WHERE serial > ? ORDER BY serial LIMIT {LOOK}"  # noqa: S608
+OLD = f"FROM occurrences WHERE serial > ? AND serial <= ? AND {SETTLED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +41,9 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the next step goes on: behind this occurrence, and with the crons from this id on."""
+    """Where the next step goes on: in this stage, behind this occurrence, or with the crons from this id on."""
 
+    stage: int = 0
     serial: int = 0
     cron_id: str = ""
 
@@ -49,71 +58,94 @@ class Pruned:
     """None when all has been looked through."""
 
 
-def prune(database: SqliteDatabase, keep: Keep, now: int, start: Place = BEGIN) -> Pruned:
-    """Forget up to CHUNK rows of each kind. A step looks at no more rows than it takes some milliseconds to look at:
+Step = tuple[int, Place | None]
+"""How many rows went, and where the stage goes on; None: with the next stage."""
+
+
+def prune(database: SqliteDatabase, keep: Keep, now: int, start: Place = BEGIN, most: int = CHUNK) -> Pruned:
+    """Forget up to `most` rows of each kind. A step looks at no more rows than it takes some milliseconds to look at:
     between two of them whatever else waits for the ledger has its turn.
 
     Nothing goes within a day: after a small step back of the clock an instant without its row would be served again.
     """
-    last, gone = _prune_occurrences(database, keep, now, start.serial)
-    gone += _prune_outbox(database, keep, now)
-    cron_id, crowded = _prune_runs(database, keep.runs_per_cron, start.cron_id)
-    gone += crowded
-    over = last is None and cron_id is None and not gone
-    onward = Place(start.serial if last is None else last, start.cron_id if cron_id is None else cron_id)
-    return Pruned(gone, None if over else onward)
+    gone, place = 0, start
+    for number, stage in enumerate(STAGES):
+        if number < start.stage:
+            continue
+        went, onward = stage(database, keep, now, place, most)
+        gone += went
+        if onward is not None:
+            return Pruned(gone, onward)
+        place = Place(number + 1)
+    return Pruned(gone, None)
 
 
-def _prune_occurrences(database: SqliteDatabase, keep: Keep, now: int, after: int) -> tuple[int | None, int]:
-    """The serial up to which all is looked through, None for to the end; and how many went."""
-    seen = database.execute_sql(
-        "SELECT serial, id, settled_at IS NOT NULL AND settled_at < "  # noqa: S608 - constants
-        f"CASE WHEN status IN {QUIET} THEN ? ELSE ? END FROM occurrences WHERE serial > ? ORDER BY serial LIMIT ?",
-        (now - max(keep.success, DAY), now - max(keep.failure, DAY), after, LOOK)).fetchall()
-    old = [(serial, occurrence_id) for serial, occurrence_id, is_old in seen if is_old][:CHUNK]
-    for _, occurrence_id in old:
-        for table, column in (("runs", "occurrence_id"), ("cells", "occurrence_id"), ("occurrences", "id")):
-            database.execute_sql(f"DELETE FROM {table} WHERE {column} = ?", (occurrence_id,))  # noqa: S608
-    if len(old) == CHUNK:
-        return old[-1][0], CHUNK
-    return (seen[-1][0] if len(seen) == LOOK else None), len(old)
+def _prune_occurrences(database: SqliteDatabase, keep: Keep, now: int, start: Place, most: int) -> Step:
+    ages = now - max(keep.success, DAY), now - max(keep.failure, DAY)
+    seen, last, old = database.execute_sql(
+        f"SELECT count(*), max(serial), sum(old) FROM ({SEEN})", (*ages, start.serial)).fetchone()  # noqa: S608
+    onward = Place(0, last) if seen == LOOK else None
+    if not old:
+        return 0, onward
+    if old > most:
+        last = _one(database, f"SELECT serial FROM ({SEEN}) WHERE old LIMIT 1 OFFSET ?", *ages, start.serial, most - 1)  # noqa: S608
+        onward = Place(0, last)
+    within = (start.serial, last, *ages)
+    for table in ("runs", "cells"):
+        database.execute_sql(f"DELETE FROM {table} WHERE occurrence_id IN (SELECT id {OLD})", within)  # noqa: S608
+    return _delete(database, OLD, *within), onward
 
 
-def _prune_outbox(database: SqliteDatabase, keep: Keep, now: int) -> int:
+def _prune_outbox(database: SqliteDatabase, keep: Keep, now: int, _: Place, most: int) -> Step:
     """Delivered rows go with the quiet ones, dead ones stay as long as failures. What is not settled stays."""
-    cursor = database.execute_sql(
-        f"DELETE FROM outbox WHERE serial IN (SELECT serial FROM outbox WHERE settled_at IS NOT NULL AND settled_at < "  # noqa: S608
-        f"? AND settled_at < CASE state WHEN 'dead' THEN ? ELSE ? END ORDER BY settled_at LIMIT {CHUNK})",
-        (now - min(keep.failure, keep.success), now - keep.failure, now - keep.success))
-    database.execute_sql("DELETE FROM queues WHERE name NOT IN (SELECT queue FROM outbox WHERE settled_at IS NULL)")
-    database.execute_sql(
-        "DELETE FROM former WHERE NOT EXISTS (SELECT 1 FROM occurrences o WHERE o.cron_id = former.id) "
-        "AND NOT EXISTS (SELECT 1 FROM outbox d WHERE d.cron_id = former.id)")
-    database.execute_sql("DELETE FROM trigger_keys WHERE at < ?", (now - KEYS_KEPT,))
-    database.execute_sql(
-        "DELETE FROM escalations WHERE at < ? AND state <> 'open' AND look_at IS NULL", (now - keep.failure,))
-    return int(cursor.rowcount)
+    gone = _delete(
+        database, "FROM outbox WHERE serial IN (SELECT serial FROM outbox WHERE settled_at IS NOT NULL AND settled_at "
+        "< ? AND settled_at < CASE state WHEN 'dead' THEN ? ELSE ? END ORDER BY settled_at LIMIT ?)",
+        now - min(keep.failure, keep.success), now - keep.failure, now - keep.success, most)
+    return gone, Place(1) if gone == most else None
 
 
-def _prune_runs(database: SqliteDatabase, most: int, start: str) -> tuple[str | None, int]:
-    """Of each cron the newest `most` ended runs stay; the occurrence keeps its row and its reason.
+def _prune_keys(database: SqliteDatabase, _: Keep, now: int, __: Place, most: int) -> Step:
+    gone = _delete(
+        database, "FROM trigger_keys WHERE (cron_id, key) IN (SELECT cron_id, key FROM trigger_keys WHERE at < ? "
+        "LIMIT ?)", now - KEYS_KEPT, most)
+    return gone, Place(2) if gone == most else None
 
-    Returns the cron to go on with, None after the last one; and how many runs went.
-    """
-    cron_id: str | None = _one(database, "SELECT min(cron_id) FROM runs WHERE cron_id >= ?", start)
+
+def _prune_runs(database: SqliteDatabase, keep: Keep, _: int, start: Place, most: int) -> Step:
+    """Of each cron the newest `runs_per_cron` ended runs stay; the occurrence keeps its row and its reason."""
+    cron_id: str | None = _one(database, "SELECT min(cron_id) FROM runs WHERE cron_id >= ?", start.cron_id)
     for _ in range(CRONS):
         if cron_id is None:
             break
         newest = "SELECT serial FROM runs WHERE cron_id = ? ORDER BY serial DESC LIMIT 1 OFFSET ?"
-        cursor = database.execute_sql(
-            f"DELETE FROM runs WHERE serial IN (SELECT serial FROM runs WHERE cron_id = ? AND serial <= ({newest}) "  # noqa: S608
+        gone = _delete(
+            database, f"FROM runs WHERE serial IN (SELECT serial FROM runs WHERE cron_id = ? AND serial <= ({newest}) "  # noqa: S608
             "AND phase = 'ended' AND occurrence_id NOT IN (SELECT id FROM occurrences WHERE settled_at IS NULL) "
-            f"ORDER BY serial LIMIT {CHUNK})", (cron_id, cron_id, most))
-        if cursor.rowcount:
-            return cron_id, int(cursor.rowcount)
+            "ORDER BY serial LIMIT ?)", cron_id, cron_id, keep.runs_per_cron, most)
+        if gone:
+            return gone, Place(3, cron_id=cron_id)
         cron_id = _one(database, "SELECT min(cron_id) FROM runs WHERE cron_id > ?", cron_id)
-    return cron_id, 0
+    return 0, None if cron_id is None else Place(3, cron_id=cron_id)
+
+
+def _prune_rest(database: SqliteDatabase, keep: Keep, now: int, _: Place, __: int) -> Step:
+    """What there are few of, and what hangs on rows that are gone now. Not counted."""
+    _delete(database, "FROM queues WHERE name NOT IN (SELECT queue FROM outbox WHERE settled_at IS NULL)")
+    _delete(database, "FROM former WHERE NOT EXISTS (SELECT 1 FROM occurrences o WHERE o.cron_id = former.id) "
+            "AND NOT EXISTS (SELECT 1 FROM outbox d WHERE d.cron_id = former.id)")
+    _delete(database, "FROM escalations WHERE at < ? AND state <> 'open' AND look_at IS NULL", now - keep.failure)
+    return 0, None
+
+
+Stage = Callable[[SqliteDatabase, Keep, int, Place, int], Step]
+STAGES: tuple[Stage, ...] = (_prune_occurrences, _prune_outbox, _prune_keys, _prune_runs, _prune_rest)
+
+
+def _delete(database: SqliteDatabase, what: str, *values: object) -> int:
+    return int(database.execute_sql(f"DELETE {what}", values).rowcount)
 
 
 def _one(database: SqliteDatabase, sql: str, *values: object) -> Any:  # noqa: ANN401 - whatever the column holds
-    return database.execute_sql(sql, values).fetchone()[0]
+    found = database.execute_sql(sql, values).fetchone()
+    return found[0] if found else None

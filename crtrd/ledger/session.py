@@ -34,7 +34,7 @@ from crtrd.errors import LeaseLost
 from crtrd.ledger import rows
 from crtrd.ledger.deliveries import Deliveries
 from crtrd.ledger.draft import Draft
-from crtrd.ledger.retention import BEGIN, Keep, Place, Pruned, prune
+from crtrd.ledger.retention import BEGIN, CHUNK, Keep, Place, Pruned, prune
 
 PENDING_DUE = """ LEFT JOIN crons c ON c.id = o.cron_id
  WHERE o.settled_at IS NULL AND o.status = 'pending' AND o.due_at <= ?
@@ -403,9 +403,9 @@ class Session(Deliveries):
             "UPDATE leases SET until = ? WHERE owner = ? AND boot_id = ?",
             (self._lease_until, self._owner, self._boot_id))
 
-    def prune(self, keep: Keep, now: int, start: Place = BEGIN) -> Pruned:
+    def prune(self, keep: Keep, now: int, start: Place = BEGIN, most: int = CHUNK) -> Pruned:
         """One step of retention, from where the one before it has stopped. It looks past what was put."""
-        return prune(self._database, keep, now, start)
+        return prune(self._database, keep, now, start, most)
 
     def remember(self, key: str, value: str) -> None:
         self._database.execute_sql(

@@ -123,6 +123,32 @@ def test_a_step_of_retention_looks_at_so_many_rows_and_the_next_goes_on_there(ma
     assert max(costs) < 40 * LOOK
 
 
+def plans(world, statements):
+    """How SQLite goes about each of them, one line for each table that it looks at."""
+    for sql in statements:
+        for row in world.database.connection().execute(f"EXPLAIN QUERY PLAN {sql}"):
+            yield str(row[3])
+
+
+def test_a_step_of_retention_is_a_few_statements_that_indexes_lead(make_world):  # noqa: F811
+    """Not three for each occurrence; and none of them walks through a table, but for those that are always small."""
+    world = make_world()
+    after(world, 300)
+    world.database.execute_sql("UPDATE occurrences SET settled_at = 0")
+    asked = []
+    world.database.connection().set_trace_callback(asked.append)
+    step = world.session.prune(Keep(D, D, 10**9), 10 * D, BEGIN, 200)
+    again = world.session.prune(Keep(D, D, 10**9), 10 * D, step.onward, 200)
+    while again.onward is not None:
+        again = world.session.prune(Keep(D, D, 10**9), 10 * D, again.onward, 200)
+    world.database.connection().set_trace_callback(None)
+    assert step.gone == 200
+    assert len(asked) < 40
+    found = [line for line in plans(world, asked) if line.startswith("SCAN")]
+    small = ("SCAN queues", "SCAN former", "SCAN escalations", "SCAN (subquery", "SCAN outbox USING INDEX outbox_tell")
+    assert [line for line in found if not line.startswith(small)] == []
+
+
 def test_retention_comes_to_what_is_old_behind_much_that_stays(make_world):  # noqa: F811
     world = make_world()
     after(world, LONG)
