@@ -14,6 +14,8 @@ from crtrd.dbus.values import clean
 from crtrd.errors import Code, RequestError
 
 FREEDESKTOP_ERROR = "org.freedesktop.DBus.Error."
+MESSAGE_MOST = 16 << 20
+"""Half of what a system bus accepts before it cuts the connection (dbus-daemon(1), max_message_size)."""
 TEXT_MOST = 4096
 """Longest error text that leaves, in characters."""
 

@@ -19,7 +19,7 @@ from jeepney.bus import get_bus
 from jeepney.low_level import Message, SizeLimitError
 
 from crtrd.dbus import wire
-from crtrd.dbus.answer import TooLarge
+from crtrd.dbus.answer import MESSAGE_MOST, TooLarge
 from crtrd.dbus.framing import BrokenStream, Framing
 from crtrd.loop.reactor import HUP, IN, OUT, Reactor
 
@@ -27,8 +27,6 @@ CONNECT_WITHIN = 5_000_000
 """Microseconds from connect to the end of authentication."""
 LINGER_MS = 200
 """How long `close` waits for the bus to have read our last replies."""
-MESSAGE_MOST = 16 << 20
-"""Half of what a system bus accepts before it cuts the connection (dbus-daemon(1), max_message_size)."""
 UNSENT_MOST = 64 << 20
 READ_SIZE = 1 << 16
 READS_A_TURN = 8

@@ -18,9 +18,10 @@ from crtrd.dbus import interface as declared
 from crtrd.dbus import objects
 from crtrd.dbus.answer import FREEDESKTOP_ERROR, TRANSLATION_FAULTS, Answer, Send
 from crtrd.dbus.interface import Interface, Member
+from crtrd.dbus.managed import Managed
 from crtrd.dbus.manager import BY_NAME, MANAGER, PAGE_MOST, Method, page_of, view_of
 from crtrd.dbus.objects import INTERFACES, OWN, RUNS_KEPT, Kind, Node
-from crtrd.dbus.values import Variant, cron_path, run_path
+from crtrd.dbus.values import Variant
 from crtrd.errors import RequestError
 
 PENDING_MOST = 1000
@@ -33,10 +34,14 @@ Then = Callable[[object], None]
 
 
 class Dispatcher:
-    """Answers method calls."""
+    """Answers method calls. `soon` calls back in the next turn of the loop, for answers that take more than one."""
 
-    def __init__(self, control: Control, on_trouble: Callable[[str], None]) -> None:
+    def __init__(
+        self, control: Control, on_trouble: Callable[[str], None],
+        soon: Callable[[Callable[[], None]], None] = lambda go_on: go_on(),
+    ) -> None:
         self.pending = 0
+        self._soon = soon
         self._control = control
         self._on_trouble = on_trouble
         self._standard: dict[tuple[str, str], Callable[[Answer, Node, Caller], None]] = {
@@ -195,29 +200,7 @@ class Dispatcher:
         return self._ask(answer, caller, verb, (node.id,), lambda view: then(read(view_of(view))))
 
     def _managed_objects(self, answer: Answer, node: Node, caller: Caller) -> None:
-        found: dict[str, dict[str, Properties]] = {}
-
-        def runs(value: object) -> None:
-            found.update(_managed(page_of(value)[0], run_path, objects.RUN, objects.run_properties))
-            if node.kind is not Kind.ROOT:
-                return answer.give("a{oa{sa{sv}}}", (found,))
-            return self._control.call("status", (), caller, manager)
-
-        def manager(allowed: object) -> None:
-            """Its properties count what others have: only for who may know."""
-            known = not isinstance(allowed, RequestError)
-            own = objects.manager_properties(self._control.properties()) if known else {}
-            found[names.BUS_PATH] = {MANAGER.name: own}
-            answer.give("a{oa{sa{sv}}}", (found,))
-
-        def crons(value: object) -> None:
-            views, onward = page_of(value)
-            found.update(_managed(views, cron_path, objects.CRON, objects.cron_properties))
-            if onward:
-                return self._ask(answer, caller, "list_crons", ({}, PAGE_MOST, onward), crons)
-            return self._ask(answer, caller, "list_runs", ({}, RUNS_KEPT, ""), runs)
-
-        self._ask(answer, caller, "list_crons", ({}, PAGE_MOST, ""), crons)
+        Managed(self._control, self._soon, answer, caller, root=node.kind is Kind.ROOT).begin()
 
 
 def _members(kind: Kind) -> dict[tuple[str | None, str], tuple[Interface, Member]]:
@@ -239,13 +222,6 @@ def _find(node: Node, wanted: str | None, member: str) -> tuple[Interface, Membe
         return found
     known = wanted is None or any(entry.name == wanted for entry in INTERFACES[node.kind])
     return "UnknownMethod" if known else "UnknownInterface"
-
-
-def _managed(
-    views: list[Mapping[str, object]], path: Callable[[str], str], interface: Interface,
-    properties: Callable[[Mapping[str, object]], Properties],
-) -> dict[str, dict[str, Properties]]:
-    return {path(str(view["id"])): {interface.name: properties(view)} for view in views}
 
 
 def _fitting(views: list[Mapping[str, object]]) -> int:

@@ -53,7 +53,7 @@ class BusService:
         self._reactor, self._control, self._name = reactor, control, name
         self._address = address or ("SESSION" if user else "SYSTEM")
         self._connection: Connection | None = None
-        self._dispatcher = Dispatcher(control, self._report)
+        self._dispatcher = Dispatcher(control, self._report, reactor.soon)
         self._callers = Callers(self._ask, self._send_quietly, self._next_do)
         self.polkit = Polkit(reactor, self._ask, self._send_quietly)
         self._wanted = self._owned = self._closed = False

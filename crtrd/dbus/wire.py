@@ -161,6 +161,8 @@ def _array(inner: str) -> Put:
     def put(buffer: bytearray, value: object, fds: "array[int] | None") -> None:
         if isinstance(value, dict) and inner[0] == "{":
             value = list(value.items())
+        elif isinstance(value, Growing) and value.inner == inner:
+            value = bytes(value.data)
         elif not (isinstance(value, list) or (inner == "y" and isinstance(value, bytes))):
             message = f"expected a list, not {value!r}"
             raise TypeError(message)
@@ -180,6 +182,22 @@ def _array(inner: str) -> Put:
         _length.pack_into(buffer, place, len(buffer) - begin)
 
     return put
+
+
+class Growing:
+    """A dictionary that is spelled bit by bit, and then travels as a value of the signature it was made for.
+
+    Where it stands in a message, its first entry lies at a multiple of eight, as it does here.
+    """
+
+    def __init__(self, signature: str) -> None:
+        self.inner, self.data = signature[1:], bytearray()
+        self._put = _one(self.inner)
+
+    def add(self, values: dict[Any, Any]) -> None:
+        """Raises what a value that cannot be spelled raises; what came before it is then in `data`."""
+        for each in values.items():
+            self._put(self.data, each, None)
 
 
 def _struct(inner: str) -> Put:

@@ -12,6 +12,7 @@ from jeepney.low_level import parse_signature
 from crtrd import names
 from crtrd.control import views
 from crtrd.core.occurrence import Origin, Phase, Run
+from crtrd.dbus import managed
 from crtrd.dbus.manager import MANAGER, METHODS
 from crtrd.dbus.objects import CRON, INTERFACES, RUN, cron_properties, field_of
 from crtrd.dbus.values import FIELD_TYPES, cron_path, plain, run_path
@@ -146,6 +147,40 @@ def test_managed_objects(world):
     assert found[run][names.RUN_INTERFACE]["CronName"] == ("s", "c1")
     (found,) = world.standard("ObjectManager", "GetManagedObjects", path="/")
     assert found[names.BUS_PATH][names.MANAGER_INTERFACE]["CronCount"] == ("u", 5)
+
+
+def test_many_managed_objects_are_told_over_many_turns(world, monkeypatch):
+    """Each turn asks for a few crons, and whoever calls meanwhile is answered in between."""
+    monkeypatch.setattr(managed, "CRONS_A_TURN", 2)
+    ids = {arm(world, f"c{index}") for index in range(400)}
+    second = world.peer()
+    world.standard("Peer", "Ping", peer=second)
+    asked = []
+    listing = world.control.verb_list_crons
+    world.control.verb_list_crons = lambda wanted, limit, cursor: asked.append(limit) or listing(wanted, limit, cursor)
+    first = world.peers[0]
+    where = {"path": names.BUS_PATH, "interface": "org.freedesktop.DBus.ObjectManager"}
+    serial = first.send("GetManagedObjects", "", (), **where)
+    world.until(lambda: asked)
+    ping = second.send("Ping", "", (), path=names.BUS_PATH, interface="org.freedesktop.DBus.Peer")
+    world.until(lambda: ping in second.replies or serial in first.replies)
+    assert serial not in first.replies
+    world.until(lambda: serial in first.replies)
+    assert set(first.result(serial)[0]) == set(map(cron_path, ids))
+    assert asked == [2] * 200
+
+
+def test_more_managed_objects_than_a_message_holds_are_given_up_early(world, monkeypatch):
+    monkeypatch.setattr(managed, "CRONS_A_TURN", 2)
+    monkeypatch.setattr(managed, "MESSAGE_MOST", 4000)
+    for index in range(40):
+        arm(world, f"c{index}")
+    asked = []
+    listing = world.control.verb_list_crons
+    world.control.verb_list_crons = lambda wanted, limit, cursor: asked.append(limit) or listing(wanted, limit, cursor)
+    with pytest.raises(Called, match=r"LimitsExceeded.*ListCrons"):
+        world.standard("ObjectManager", "GetManagedObjects")
+    assert len(asked) < 10
 
 
 def test_peer(world):

@@ -45,6 +45,17 @@ def test_views(text, view):
     assert wire.serialise(reply, 9, array("i")) == reply.serialise(9)
 
 
+@given(st.lists(st.dictionaries(st.text(), VALUES)))
+def test_what_grows_bit_by_bit(views):
+    growing, whole = wire.Growing("a{sa{sv}}"), {}
+    for number, view in enumerate(views):
+        found = {str(number): pack(view), f"{number}.": {}}
+        growing.add(found)
+        whole.update(found)
+    reply = new_method_return(CALL, "a{sa{sv}}", (whole,))
+    assert wire.serialise(new_method_return(CALL, "a{sa{sv}}", (growing,)), 9, array("i")) == reply.serialise(9)
+
+
 def test_descriptors_and_flags():
     fds = array("i")
     reply = new_method_return(CALL, "hy", (5, 1))

@@ -8,6 +8,7 @@ from hypothesis import given
 from jeepney import HeaderFields, MessageType
 
 from crtrd.control.access import Caller
+from crtrd.dbus import wire
 from crtrd.dbus.dispatch import Dispatcher
 from crtrd.dbus.framing import BrokenStream, Damaged, Framing
 from tests.control.conftest import ROOT, Desk
@@ -36,7 +37,7 @@ def calls_in(data):
 
 def spelled(message):
     """Raises where it could not be sent."""
-    return message.serialise(serial=1, fds=array("i"))
+    return wire.serialise(message, 1, array("i"))
 
 
 def check(desk, data):
