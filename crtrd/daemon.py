@@ -111,7 +111,7 @@ class Daemon:
         except LedgerRefused as error:
             self._say("daemon.failed", str(error), 2)
             if self.notifier.present:
-                turn_away([each for group in self._sockets().values() for each in group], str(error))
+                self._turn_away(str(error))
             return EX_CONFIG
         self._build_engine(cgroups)
         self._build_surfaces()
@@ -123,6 +123,13 @@ class Daemon:
         if self.lifecycle.again and self.lifecycle.handing_over:
             self._execute_again(handed)
         return 1 if self.lifecycle.failed else 0
+
+    def _turn_away(self, reason: str) -> None:
+        """Who had us started learns why there is no service."""
+        from crtrd.dbus import refusing  # noqa: PLC0415 - not on the path of a good start
+
+        turn_away([each for group in self._sockets().values() for each in group], reason)
+        refusing.turn_away(reason, self._bus_address(), user=self.places.user)
 
     # building ----------------------------------------------------------------------------------------------------
 
@@ -203,9 +210,7 @@ class Daemon:
     def _build_surfaces(self) -> None:
         hooks = Hooks(reload=self.reload, inbox=lambda: self.places.inbox)
         self.control = Control(self.engine, self.instance, hooks)
-        bus = self.places.private_bus
-        address = names.bus_address(bus) if self.places.home and bus.exists() else None
-        self.bus = BusService(self.reactor, self.control, address=address, user=self.places.user)
+        self.bus = BusService(self.reactor, self.control, address=self._bus_address(), user=self.places.user)
         self.bus.on_trouble = self._bus_trouble
         self.files.crons.heard = lambda: self.bus.unsent < HEARD
         if not self.places.user:
@@ -226,6 +231,10 @@ class Daemon:
         self.lifecycle = Lifecycle(self.engine, self.settings, self.notifier, manager, surfaces)
         hooks.reexecute = lambda: self.lifecycle.hand_over(again=True)
         hooks.touched, hooks.stage = self.lifecycle.touched, lambda: self.lifecycle.stage
+
+    def _bus_address(self) -> str | None:
+        bus = self.places.private_bus
+        return names.bus_address(bus) if self.places.home and bus.exists() else None
 
     def _build_couriers(self, manager: Manager | None) -> None:
         lent = Lent(manager, self._dispatch, self.executor.report, lambda: self.settings.mail_from)

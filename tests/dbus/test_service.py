@@ -136,6 +136,24 @@ def test_release_without_a_bus(no_bus):
     world.close()
 
 
+def test_a_daemon_that_may_not_serve_tells_who_had_it_started(no_bus):
+    """The call that activates it, and those behind it; then it goes, and the next call has it started again."""
+    says = f"from crtrd.dbus.refusing import turn_away; turn_away('no room', '{no_bus.address}', user=False)"
+    no_bus.activates(names.BUS_NAME, f'{sys.executable} -c "{says}"')
+    no_bus.start()
+    for _ in range(2):
+        peer = Peer(no_bus.address)
+        serials = [peer.send("ListCrons", "a{sv}", ({},)) for _ in range(3)]
+        while not set(serials) <= peer.replies.keys():
+            peer.take(5)
+        for serial in serials:
+            with pytest.raises(Called, match=r"LedgerUnavailable: no room"):
+                peer.result(serial)
+        while peer.connection.bus_proxy.NameHasOwner(names.BUS_NAME)[0]:
+            time.sleep(0.05)
+        peer.close()
+
+
 def test_bus_lost_while_releasing(world):
     done = []
     world.bus.kill()

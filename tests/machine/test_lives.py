@@ -6,6 +6,7 @@ import pytest
 
 LONG = "echo before; sleep {}; echo after; exit 3"
 NAME = "org.crtrd.Crtrd1"
+CURL = "curl -sS --max-time 20 --unix-socket /run/crtrd/trigger.sock http://crtrd/v1/status"
 SPAWNERS = 2
 """Of the present life: its control socket and its pidfd."""
 LEDGER = "/var/lib/crtrd/ledger.sqlite3"
@@ -145,3 +146,18 @@ def test_a_restart_of_the_journal_loses_no_line(machine):
     settled = [entry for entry in machine.journal("-u", "crtrd.service")
                if entry.get("CRTRD_EVENT") == "cron.run.settled"]
     assert len(settled) == 1
+
+
+def test_a_daemon_that_may_not_serve_says_why_to_who_asks(machine):
+    """By the bus and by the socket, instead of a call that nobody answers; and it serves as soon as it may."""
+    arm(machine, "job", "true")
+    machine.run("systemctl stop crtrd.service; cp -a /var/lib/crtrd/ledger.sqlite3 /root/whole")
+    machine.run(["sqlite3", LEDGER, "PRAGMA user_version = 99"])
+    for _ in range(2):
+        refused = machine.run("timeout 20 crtrctl list", check=False)
+        assert refused.returncode == 1
+        assert "schema version 99" in refused.stderr
+        asked = machine.run(CURL, check=False)
+        assert "schema version 99" in asked.stdout
+    machine.run("systemctl stop crtrd.service; cp -a /root/whole /var/lib/crtrd/ledger.sqlite3")
+    assert "job" in machine.run("crtrctl list").stdout
