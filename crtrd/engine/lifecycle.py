@@ -30,6 +30,11 @@ QUIET_AGAIN = SECOND
 POLL = SECOND // 50
 STOP_PATIENCE, LAST_GRACE, STOP_REST = 15 * SECOND, 5 * SECOND, 5 * SECOND  # together below TimeoutStopSec=
 LAST_CALLS = 5 * SECOND
+EARLY, EARLIEST = 2, 4
+"""How many leads ahead of its instant a wake-up is armed, and may have been by another life. One lead is the least.
+Cold starts differ; what is left is waited out inside, and a timer that does need not be armed anew."""
+NEAR = SECOND
+"""A wake-up that passes while we are on our way out would start nobody, so one this near is armed anew."""
 RESTARTS = frozenset({"restart", "try-restart"})
 """Job types after whose stopping half the unit is started again (systemd's job.c)."""
 
@@ -118,7 +123,8 @@ class Lifecycle:
     def _idle(self, owed: Owed | None) -> bool:
         if self.engine.busy or not self.surfaces.quiet():
             return False
-        return may_leave(owed, self._reactor.clock.wall(), self._grace)
+        # from our own wake-up to the instant it is for it is never worth leaving
+        return may_leave(owed, self._reactor.clock.wall(), max(self._grace, EARLIEST * self.lead))
 
     def _grow_old(self) -> None:
         """The backstop against leaks: leave at the next moment without a live run. Deletes nothing."""
@@ -152,16 +158,18 @@ class Lifecycle:
         if instant is None:
             self.manager.disarm_wake(lambda value: self._armed_or_stay(value, None, done))
             return
-        wake = max(instant - self.lead, self._reactor.clock.wall())
-        self.manager.arm_wake(wake, lambda value: self._armed_or_stay(value, wake, done))
+        now = self._reactor.clock.wall()
+        wake = max(instant - EARLY * self.lead, now)
+        enough = (instant - EARLIEST * self.lead, instant - self.lead) if wake > now + NEAR else (0, 0)
+        self.manager.arm_wake(wake, lambda value: self._armed_or_stay(value, wake, done), enough=enough)
 
     def _armed_or_stay(self, value: int | ManagerError | None, wanted: int | None, done: Callable[[], None]) -> None:
-        late = isinstance(value, int) and wanted is not None and value > wanted + SECOND
+        late = isinstance(value, int) and wanted is not None and value > wanted + self.lead + SECOND
         if isinstance(value, ManagerError) or late:
             why = str(value) if isinstance(value, ManagerError) else "the timer reads back later than it was asked"
             self._not_armed(why)
             return
-        self._armed, self._trouble = wanted, ""
+        self._armed, self._trouble = value, ""
         done()
 
     def _not_armed(self, why: str) -> None:

@@ -60,15 +60,21 @@ class Manager:
         # sd-bus reads it when it makes a call; its own default of 25 s would hold the whole daemon up
         os.environ.setdefault("SYSTEMD_BUS_TIMEOUT", str(CALL_SECONDS))
 
-    def arm_wake(self, instant_us: int, done: Callable[[int | ManagerError | None], None]) -> None:
+    def arm_wake(
+        self, instant_us: int, done: Callable[[int | ManagerError | None], None], *, enough: tuple[int, int] = (0, 0)
+    ) -> None:
         """Have the service started at `instant_us`, in place of any earlier wake-up.
 
-        `done` gets the instant that the manager itself names when it is asked afterwards: the one wanted; for one that
-        has passed or is closer than MARGINS, the earliest that is possible; for one beyond systemd's calendar, LATEST.
-        After an error nothing is known about an earlier wake-up either.
+        One that is armed already is left as it is where it lies between the two instants that are `enough`: to replace
+        it costs the manager milliseconds. `done` gets the instant that the manager itself names when it is asked
+        afterwards: the one that was left; the one wanted; for one that has passed or is closer than MARGINS, the
+        earliest that is possible; for one beyond systemd's calendar, LATEST. After an error nothing is known about an
+        earlier wake-up either.
         """
 
         def work(connection: _Connection) -> int | None:
+            if enough[1] and min(enough[0], LATEST) <= (stands := self._stands(connection)) <= enough[1]:
+                return stands
             for margin in MARGINS:
                 instant = min(max(instant_us, self._clock.wall() + margin), LATEST)
                 try:
@@ -126,6 +132,15 @@ class Manager:
     def start_unit(self, name: str, done: Callable[[ManagerError | None], None]) -> None:
         """Have a unit started; `done` hears whether the job was taken, not how the unit fares."""
         self._ask(lambda connection: connection.start(name), done)
+
+    def _stands(self, connection: "_Connection") -> int:
+        """In the worker: the instant of the wake-up that is armed already, as the manager names it; 0 for none."""
+        if connection.get(WAKE_UNIT, "Unit", "ActiveState", b"s") != b"active":
+            return 0
+        if os.fsdecode(connection.get(WAKE_UNIT, "Timer", "Unit", b"s")) != SERVICE_UNIT:
+            return 0
+        named: int = connection.get(WAKE_UNIT, "Timer", "NextElapseUSecRealtime", b"t")
+        return named if named > self._clock.wall() else 0
 
     def _arm(self, connection: "_Connection", instant: int) -> None:
         """In the worker. Raises ManagerError unless the timer is active and names the service and exactly `instant`."""

@@ -31,3 +31,23 @@ def test_calls_swept_over_the_idle_exit_are_all_answered(machine):
         assert machine.unit(unit)["Result"] == "success"
     assert machine.unit("crtrd.service")["NRestarts"] == "0"
     print(machine.suite, "lives:", len(lives))  # noqa: T201
+
+
+def test_the_wake_timer_is_armed_anew_only_when_the_next_wake_up_changes(machine):
+    """A timer that is replaced is another invocation."""
+    def armed_after(*words):
+        machine.run(["crtrctl", *words])
+        machine.wait_for(lambda: machine.unit("crtrd.service")["ActiveState"] == "inactive", 20, "the idle exit")
+        return machine.unit("crtrd-wake.timer")["InvocationID"]
+
+    machine.write("/etc/crtrd/crtrd.toml", 'idle_grace = "100ms"\n')
+    machine.run("systemctl stop crtrd.service; systemctl start crtrd.socket")
+    lives = 6
+    first = [armed_after("arm", "tick", "--cron", "0 0 1 1 *", "--", "true"),
+             *(armed_after("list") for _ in range(lives))]
+    assert len(set(first)) <= lives // 2  # anew only after a start that took more than twice as long as others
+    second = [armed_after("arm", "sooner", "--every", "1h", "--", "true"),
+              *(armed_after("list") for _ in range(lives))]
+    assert len(set(second)) <= lives // 2
+    assert not set(first) & set(second)
+    assert armed_after("cancel", "sooner") not in {*first, *second}
