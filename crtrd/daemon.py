@@ -71,6 +71,7 @@ USAGE = "usage: crtrd [--system|--user] [--version]"
 READY_WITHIN = 2_000_000  # the bus may be away; the socket and the schedule work without it
 SOON = 5_000_000  # the spawner comes up while we wait for an instant this near
 COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and our first instruction
+REFUSED_PAUSE = 2.0
 OPEN_AGAIN = (200_000, 1_000_000, 5_000_000)  # the last one again and again
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 HEARD = 1 << 20
@@ -112,6 +113,7 @@ class Daemon:
             self._say("daemon.failed", str(error), 2)
             if self.notifier.present:
                 self._turn_away(str(error))
+                select.select([], [], [], REFUSED_PAUSE)  # who keeps calling would have us started again at once
             return EX_CONFIG
         self._build_engine(cgroups)
         self._build_surfaces()

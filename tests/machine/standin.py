@@ -8,6 +8,7 @@ import os
 import select
 import socket
 import sys
+import time
 from pathlib import Path
 
 IDLE = 0.05
@@ -23,6 +24,7 @@ def main() -> None:
     with Path("/root/standin-starts").open("a") as starts:
         starts.write(f"{os.getpid()}\n")
     if Path("/root/standin-fails").exists():
+        time.sleep(2)
         sys.exit(78)
     listener = socket.socket(fileno=3)
     notify("READY=1")

@@ -47,3 +47,13 @@ def test_a_start_that_fails_does_not_spin_and_recovers_by_itself(standin: Machin
     assert caller.communicate(timeout=20)[0].strip().isdigit()
     standin.wait_for(lambda: state(standin, "crtrd.service") == "inactive success", 5)
     assert state(standin, "crtrd.socket") == "active success"
+
+
+def test_a_ledger_that_is_refused_has_it_start_slowly_however_often_one_calls(machine: Machine) -> None:
+    """Its socket asks for a start as long as a caller waits; each start reads the ledger and writes to the journal."""
+    machine.run("systemctl stop crtrd.service crtrd.socket; sqlite3 /var/lib/crtrd/ledger.sqlite3 'PRAGMA user_version"
+                " = 9999'; systemctl start crtrd.socket")
+    machine.run("end=$(($(date +%s) + 6)); while [ $(date +%s) -lt $end ]; do " + CALL + " || true; done", timeout=60)
+    refused = [entry for entry in machine.journal("-u", "crtrd.service") if entry.get("CRTRD_EVENT") == "daemon.failed"]
+    assert 1 <= len(refused) <= 5
+    assert machine.unit("crtrd.socket")["Result"] == "success"
