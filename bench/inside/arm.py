@@ -25,7 +25,7 @@ def main():
             connection.send(new_method_call(MANAGER, "Arm", "a{sv}", (packed,)))
             waiting += 1
         while waiting >= (IN_FLIGHT if definition is not None else 1):
-            reply = connection.receive(timeout=60)
+            reply = connection.receive(timeout=600)
             if reply.header.message_type is MessageType.error:
                 raise SystemExit(f"Arm: {reply.body}")
             waiting -= reply.header.message_type is MessageType.method_return

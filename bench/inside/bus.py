@@ -18,7 +18,7 @@ ECHO = DBusAddress("/", "org.crtrd.Bench1", "org.crtrd.Bench1")
 ONE_AT_A_TIME, IN_FLIGHT, MANY = 300, 64, 1500
 
 
-def call(connection, message, timeout=60):
+def call(connection, message, timeout=600):
     reply = connection.send_and_get_reply(message, timeout=timeout)
     if reply.header.message_type is not MessageType.method_return:
         raise SystemExit(f"refused: {reply.body}")
@@ -39,7 +39,7 @@ def many(connection, make):
         while out < IN_FLIGHT and answered + out < MANY:
             connection.send(make())
             out += 1
-        kind = connection.receive(timeout=60).header.message_type
+        kind = connection.receive(timeout=600).header.message_type
         if kind is MessageType.error:
             raise SystemExit("refused")
         if kind is MessageType.method_return:

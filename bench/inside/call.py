@@ -8,7 +8,7 @@ import time
 path = os.path.join(os.environ.get("CRTR_HOME", "/run/crtrd"), *["run"] * ("CRTR_HOME" in os.environ), "trigger.sock")
 begun = time.monotonic()
 with socket.socket(socket.AF_UNIX) as connection:
-    connection.settimeout(60)
+    connection.settimeout(600)
     connection.connect(path)
     connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
     answer = b""

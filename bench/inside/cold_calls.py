@@ -19,7 +19,7 @@ LEAN = DBusAddress("/", "org.crtrd.Bench1", "org.crtrd.Bench1")
 
 def over_socket(path):
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(30)
+        connection.settimeout(600)
         connection.connect(path)
         connection.sendall(TRIGGER)
         answer = b""
@@ -30,7 +30,7 @@ def over_socket(path):
 
 
 def over_bus(connection, message):
-    reply = connection.send_and_get_reply(message, timeout=30)
+    reply = connection.send_and_get_reply(message, timeout=600)
     if reply.header.message_type is not MessageType.method_return:
         raise SystemExit(reply.body)
 

@@ -98,9 +98,9 @@ def cpu():
 def main():
     ledger = open_ledger(sys.argv[1], [int(line) for line in sys.stdin])
     resource.setrlimit(resource.RLIMIT_NOFILE, (16384, 16384))
-    before = cpu()
+    ready, before = time.time_ns() // 1000, cpu()
     Floor(ledger, sys.argv[2:]).run()
-    print(json.dumps({"settled": time.time_ns() // 1000, "cpu": cpu() - before}))
+    print(json.dumps({"ready": ready, "settled": time.time_ns() // 1000, "cpu": cpu() - before}))
 
 
 if __name__ == "__main__":

@@ -47,13 +47,13 @@ def _install(machine: Machine) -> None:
         mkdir -p {FOLDER}/debian && cd {FOLDER}/debian && apt-get -qq download {" ".join(UNPACKED)}
     """
     subprocess.run(["nsenter", "-t", str(init), "-m", "--", "sh", "-ec", fetch], check=True, capture_output=True,
-                   timeout=300, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
-    machine.run(f"DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install {names}", timeout=300)
+                   timeout=900, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+    machine.run(f"DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install {names}", timeout=900)
     machine.run(f"for d in {FOLDER}/debian/*.deb; do dpkg -x $d {FOLDER}/debian; done; "
                 "systemctl disable --quiet --now cron.service")
     version = machine.run(["python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).stdout.strip()
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(machine.path(f"{FOLDER}/python")),
                "--python-version", version, "--only-binary=:all:", *PYPI]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode:
         raise RuntimeError(f"cannot install {' '.join(PYPI)}: {done.stderr[-1000:]}")

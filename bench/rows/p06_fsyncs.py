@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from bench.burst import COUNT, SETTINGS, Crtrd, next_due, plain
 from bench.core import ROUNDS, Line, at_least, at_most, figure, interleave, ratio, stamp
-from bench.world import CLOCK, JOB, World
+from bench.world import CLOCK, DEADLINE, JOB, World
 
 NAME = "P6"
 SYNCS = "fsync,fdatasync,sync_file_range,msync"
@@ -45,7 +45,7 @@ def counted(world: World, work: Callable[[], object]) -> int:
         work()
     finally:
         tracer.send_signal(signal.SIGINT)
-        text = tracer.communicate(timeout=20)[1]
+        text = tracer.communicate(timeout=DEADLINE)[1]
     return len(re.findall(r"(?:fsync|fdatasync|sync_file_range|msync)\(", text))
 
 

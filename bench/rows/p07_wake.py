@@ -15,7 +15,7 @@ def measure(world: World) -> list[Line]:
     lean_services(world)
     world.crtrd(SETTINGS)
     world.arm({"name": "job", "command": ["true"], "overlap": "allow"})
-    found = json.loads(world.program("cold_calls.py", str(ROUNDS), str(WARM), timeout=300))
+    found = json.loads(world.program("cold_calls.py", str(ROUNDS), str(WARM)))
     figures = {name: figure(values) for name, values in found.items()}
     by_socket = ratio([figures["socket"].median], [figures["lean socket"].median])
     by_bus = ratio([figures["bus"].median], [figures["lean bus"].median])

@@ -43,7 +43,7 @@ def run(world: World, growth: list[float]) -> float:
     before = int(status(pid, "VmRSS"))
     with open(f"/proc/{pid}/clear_refs", "w") as file:
         file.write("5")  # the high-water mark begins anew (proc(5))
-    world.ctl("run", "say0", "--wait", timeout=180)
+    world.ctl("run", "say0", "--wait")
     growth.append((int(status(pid, "VmHWM")) - before) / 1024)
     return world.ledger(f"SELECT max(duration) FROM runs WHERE serial > {serial}") / 1e6
 
@@ -61,5 +61,5 @@ def asked_meanwhile(world: World) -> list[float]:
     took: list[float] = json.loads(world.program("bus.py", "ask", "5"))
     if world.all_settled():
         raise ValueError("the four ended too early to be measured")
-    world.wait_for(world.all_settled, 180, "the end of the four")
+    world.wait_for(world.all_settled, what="the end of the four")
     return took

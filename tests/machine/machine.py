@@ -42,6 +42,7 @@ T = TypeVar("T")
 Command = str | Sequence[str]
 
 BOOT_SECONDS = 60
+COMMAND_SECONDS = 60.0
 
 
 class Machine:
@@ -52,6 +53,8 @@ class Machine:
     ) -> None:
         """EXTRA: Debian packages that the root folder has besides the usual ones."""
         self.suite = suite
+        self.patience = COMMAND_SECONDS
+        """Seconds that a command may take where the caller says nothing else."""
         self.name = name or f"{suite}-{uuid.uuid4().hex[:8]}"
         root = root_folder(suite, extra)
         machines = cache() / "machines"
@@ -117,13 +120,14 @@ class Machine:
     # -- commands -----------------------------------------------------------------------------------
 
     def run(
-        self, command: Command, *, check: bool = True, timeout: float = 60, stdin: str = "",
+        self, command: Command, *, check: bool = True, timeout: float | None = None, stdin: str = "",
         env: Mapping[str, str] = {},
     ) -> subprocess.CompletedProcess[str]:  # fmt: skip
         """Run COMMAND inside as root, in a clean environment, outside of every unit.
 
-        Raises AssertionError with what it printed where CHECK and it fails, and where TIMEOUT passes.
+        Raises AssertionError with what it printed where CHECK and it fails, and where TIMEOUT (or our patience) passes.
         """
+        timeout = self.patience if timeout is None else timeout
         argv = ["sh", "-ec", command] if isinstance(command, str) else list(command)
         process = self._container.enter(argv, env)
         try:
