@@ -174,16 +174,20 @@ class Daemon:
         """A ledger that cannot be opened now (locked, disk full) is waited for: said once, and no restart in a loop."""
         for turn in itertools.count():
             try:
-                self.store.open()
+                self.store.open(self._still_starting)
             except LedgerRefused:
                 raise
             except LedgerError as error:
                 if not turn:
                     self._say("ledger.unavailable", f"{error}; waiting for it", 3)
-                self.notifier.extend_start(2 * OPEN_AGAIN[-1])
+                self._still_starting()
                 select.select([], [], [], OPEN_AGAIN[min(turn, len(OPEN_AGAIN) - 1)] / 1_000_000)
             else:
                 break
+
+    def _still_starting(self) -> None:
+        """Called every five seconds at least: however long it takes, the start does not count as hung."""
+        self.notifier.extend_start(2 * OPEN_AGAIN[-1])
 
     def _build_engine(self, cgroups: Cgroups | None) -> None:
         self.executor = Executor(self.reactor, Contexts(self.places), head=self.settings.output_head)

@@ -33,6 +33,8 @@ BUSY_SECONDS = 5
 LOG_LARGE = 64 << 20
 """Bytes of SQLite's log from which on it is told: somebody reads and does not end, so that it cannot be emptied."""
 LOG_KEPT = 16 << 20
+ALIVE = 5.0
+"""Seconds."""
 PRAGMAS = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1, "cache_size": -4000,
            "journal_size_limit": LOG_KEPT}
 
@@ -62,19 +64,47 @@ class Store:
         self._over = self._told_large = False
         self.queries = Queries(self._database)
 
-    def open(self) -> list[int]:
-        """Lock, check and migrate the file; returns the versions reached. On LedgerError nothing stays locked."""
+    def open(self, alive: Callable[[], None] = lambda: None) -> list[int]:
+        """Lock, check and migrate the file; returns the versions reached. On LedgerError nothing stays locked.
+
+        A step of the schema and the copy before it take their time on a large file, a look at all of a damaged one
+        too: that is done in the ledger's thread, and `alive` is called here every `ALIVE` seconds.
+        """
+        opened: queue.SimpleQueue[list[int] | BaseException] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._begin, args=(opened,), name="ledger", daemon=True)
+        self._thread.start()
+        reached: list[int] | BaseException | None = None
+        while reached is None:
+            try:
+                reached = opened.get(timeout=ALIVE)
+            except queue.Empty:
+                alive()
         try:
-            reached = self._open()
+            if isinstance(reached, BaseException):
+                self._thread.join()
+                self._thread = None
+                raise reached
+            with _speaking(self.path):
+                self._database.connect()
         except OSError as error:
             self.close()
             raise LedgerError(f"cannot open ledger {self.path}: {error.strerror}") from error
         except LedgerError:
             self.close()
             raise
-        self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
-        self._thread.start()
         return reached
+
+    def _begin(self, opened: "queue.SimpleQueue[list[int] | BaseException]") -> None:
+        """In the ledger's thread, whose connection stays."""
+        try:
+            reached = self._open()
+        except BaseException as error:  # noqa: BLE001 - raised where it was to be opened
+            with suppress(DatabaseError, InterfaceError):
+                self._database.close()
+            opened.put(error)
+        else:
+            opened.put(reached)
+            self._run()
 
     def _open(self) -> list[int]:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

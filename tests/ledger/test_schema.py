@@ -7,13 +7,15 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 from contextlib import closing
 
 import pytest
 
 from crtrd.core.effects import PutCron
 from crtrd.errors import LedgerError
-from crtrd.ledger import schema
+from crtrd.ledger import schema, store
+from tests.ledger.conftest import Opened
 from tests.ledger.test_rows import CRON
 
 EXTRA = (
@@ -60,6 +62,31 @@ def test_the_chain_from_each_released_version(opened, tmp_path, monkeypatch):
         assert store.do(lambda session: session.find_cron("job")) == CRON
 
 
+LONG = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000) SELECT max(i) FROM n"
+
+
+def test_whoever_waits_for_a_long_step_is_called_meanwhile(tmp_path, monkeypatch):
+    """So that the service manager does not take the start for hung (EXTEND_TIMEOUT_USEC)."""
+    monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, (LONG,)))
+    monkeypatch.setattr(store, "ALIVE", 0.02)
+    calls, each = [], Opened(tmp_path / "ledger.sqlite3")
+    reached = each.store.open(lambda: calls.append(threading.current_thread()))
+    each.store.close()
+    assert reached[-1] == len(schema.STEPS)
+    assert calls
+    assert set(calls) == {threading.main_thread()}
+
+
+def test_a_ledger_that_could_not_be_opened_is_opened_later(opened, tmp_path):
+    first, second = opened(), Opened(tmp_path / "state" / "ledger.sqlite3", owner="other")
+    with pytest.raises(LedgerError):
+        second.store.open()
+    first.store.close()
+    assert second.store.open() == []
+    assert second.do(lambda session: session.recall("owner")) == "other"
+    second.store.close()
+
+
 def test_a_backup_is_made_before_each_step(opened, tmp_path, monkeypatch):
     store = opened()
     store.do(lambda session: session.put(PutCron(CRON)))
@@ -82,7 +109,7 @@ KILLED = """
     import os, signal, sys
     from pathlib import Path
     from peewee import SqliteDatabase
-    from crtrd.ledger import schema
+    from crtrd.ledger import schema, store
     from tests.ledger.conftest import Opened
     from tests.ledger.test_schema import EXTRA
     schema.STEPS = (*schema.STEPS, EXTRA)
