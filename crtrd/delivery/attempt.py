@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 from crtrd.core.delivery import Outcome
 from crtrd.values import dataclass
@@ -73,3 +74,11 @@ def down(error: str, retry_after: int = 0) -> Said:
 
 def refused(error: str) -> Said:
     return Said(Outcome.REFUSED, error)
+
+
+def children(pid: int) -> list[int]:
+    """Of its main thread (proc(5), /proc/PID/task/TID/children); none where it is gone."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+    except OSError:
+        return []

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from crtrd.delivery.attempt import Job, Said, failed, said
+from crtrd.delivery.attempt import Job, Said, children, failed, said
 from crtrd.loop.reactor import IN, Reactor, Timer
 
 ROOT = str(Path(__file__).parents[2])
@@ -151,9 +151,8 @@ class Helper:
         """With what it is at. It is stopped first: then it takes no end of a child's, whose number is its own still."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGSTOP)
-            for child in _children(self.pid) if _stopped(self.pid) else ():
-                with suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGKILL)
+            if _stopped(self.pid):
+                _end_children(self.pid)
             os.killpg(self.pid, signal.SIGKILL)
 
     def _ended(self) -> None:
@@ -189,11 +188,26 @@ def _stopped(pid: int) -> bool:
     return False
 
 
-def _children(pid: int) -> list[int]:
+def _end_children(pid: int) -> None:
+    """Of a stopped helper, which takes no end: a number stays its child's. Again while some have left it their own."""
+    seen: set[int] = set()
+    for _ in range(50):
+        new = set(children(pid)) - seen
+        for child in new:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
+        if not new and all(_is_dead(child) for child in seen):
+            return
+        seen |= new
+        select.select([], [], [], 0.002)
+
+
+def _is_dead(pid: int) -> bool:
     try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] in {b"Z", b"X"}
     except OSError:
-        return []
+        return True
 
 
 def _in_memory(job: Job) -> int:

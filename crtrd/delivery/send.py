@@ -3,9 +3,10 @@
 It may wait for others as long as it likes, so it is a process of its own; that it is kept for the next attempt saves
 the start of an interpreter. Through its control socket (descriptor 0, SOCK_SEQPACKET) come, for each attempt, the kind
 of sink and the seconds it may take, with the job in a memory file; back goes the attempt's word. The job itself is read
-only in the child, which becomes the cron's owner before it does anything for them. It is killed with all of its process
-group at its end, at its deadline, and when the daemon is gone (then the socket is at its end): so that no attempt of an
-earlier life goes on beside a new one.
+only in the child, which becomes the cron's owner before it does anything for them. It is killed with all that it began,
+in its process group or out of it (those become the helper's children, PR_SET_CHILD_SUBREAPER), at its end, at its
+deadline, and when the daemon is gone (then the socket is at its end): so that no attempt of an earlier life goes on
+beside a new one.
 """
 
 import ctypes
@@ -20,9 +21,9 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
-from crtrd.delivery.attempt import Job, Said, failed, load, refused
+from crtrd.delivery.attempt import Job, Said, children, failed, load, refused
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 MODULES = {"mail": "mail", "exec": "exec", "webhook": "webhook", "heartbeat": "webhook", "file": "file"}
 ORDER_MOST, WORD_MOST = 1024, 32 * 1024
 
@@ -31,6 +32,7 @@ def main(parent: int) -> int:
     """`parent`: the daemon's pid; one that is gone already needs nothing any more."""
     if os.getppid() != parent:
         return 1
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     control = socket.socket(fileno=0)
     while True:
         order, fds, _, _ = socket.recv_fds(control, ORDER_MOST, 1)
@@ -65,12 +67,22 @@ def _make(module: ModuleType, message: int, seconds: float, control: socket.sock
         os.killpg(child, signal.SIGKILL)  # it is not reaped yet, so the number is still its own, and the group's
     _, status = os.waitpid(child, 0)
     os.close(pidfd)
+    _end_the_rest()
     word = _all(read)
     if control.fileno() in ready:
         return None
     if word or pidfd not in ready:
         return word or failed(f"no answer within {seconds:g} s").dump()
     return failed(f"the attempt ended with status {os.waitstatus_to_exitcode(status)}").dump()
+
+
+def _end_the_rest() -> None:
+    """What left the group has no parent but us now; each that ends may leave us its own children in turn."""
+    with suppress(ChildProcessError):
+        while True:
+            for pid in children(os.getpid()):
+                os.kill(pid, signal.SIGKILL)  # nobody else reaps it
+            os.waitpid(-1, 0)
 
 
 def _all(read: int) -> bytes:

@@ -145,8 +145,13 @@ def test_commands_and_files_are_reached_as_the_owner(reactor, tmp_path):
     assert attempt(reactor, job("exec", "true", uid=987_654)).outcome is Outcome.REFUSED
 
 
-def test_what_is_late_is_killed_with_all_its_children(reactor, tmp_path):
-    said = attempt(reactor, job("exec", f"sleep 60 & echo $! > {tmp_path}/pid; exec sleep 60", timeout=1.0 + 2.0))
+LEAVES = ("sleep 60", "setsid sleep 60", "setsid sh -c 'sleep 60; true'")
+"""In the group of the attempt, out of it, and with a child of its own."""
+
+
+@pytest.mark.parametrize("leaves", LEAVES)
+def test_what_is_late_is_killed_with_all_its_children(reactor, tmp_path, leaves):
+    said = attempt(reactor, job("exec", f"{leaves} & echo $! > {tmp_path}/pid; exec sleep 60", timeout=1.0 + 2.0))
     assert (said.outcome, "did not end" in said.error) == ("failed", True)
     assert ended(int((tmp_path / "pid").read_text()))
 
@@ -162,6 +167,15 @@ def ended(pid):
             return True
         time.sleep(0.02)
     return False
+
+
+@pytest.mark.parametrize("leaves", LEAVES)
+def test_what_an_attempt_leaves_behind_is_killed(reactor, helpers, tmp_path, leaves):
+    what = job("exec", f"{leaves} & echo $! > {tmp_path}/pid; sleep 0.5")  # it has time to leave the group
+    assert attempt(reactor, what, helpers).outcome is Outcome.TAKEN
+    assert ended(int((tmp_path / "pid").read_text()))
+    assert attempt(reactor, job("exec", "true"), helpers).outcome is Outcome.TAKEN
+    assert len(pids_of(helpers)) == 1
 
 
 def test_an_attempt_that_hangs_or_breaks_is_ended_and_its_helper_goes_on(reactor, helpers, tmp_path):
@@ -190,8 +204,9 @@ def test_nothing_of_our_environment_reaches_it(reactor, tmp_path):
     assert (tmp_path / "fds").read_text().split() == ["0", "1", "2", "3"]  # the last is the listing's own
 
 
-def test_closing_ends_what_is_under_way_with_all_its_children(reactor, helpers, tmp_path):
-    helpers.attempt(job("exec", f"sleep 60 & echo $! > {tmp_path}/pid; wait", timeout=30.0), lambda _: None)
+@pytest.mark.parametrize("leaves", LEAVES)
+def test_closing_ends_what_is_under_way_with_all_its_children(reactor, helpers, tmp_path, leaves):
+    helpers.attempt(job("exec", f"{leaves} & echo $! > {tmp_path}/pid; wait", timeout=30.0), lambda _: None)
     turn_until(reactor, lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     helpers.close()
     assert ended(int((tmp_path / "pid").read_text()))
