@@ -16,7 +16,7 @@ from bench.peers.layer import FOLDER
 from bench.world import CLOCK, INSIDE, JOB, World
 
 UNITS = "/run/systemd/system"
-WITHOUT = "supervisord has no schedule; no package of supercronic, fcron"
+ABSENT = ("supercronic", "fcron")
 
 
 class Peer:
@@ -146,3 +146,23 @@ class Cronstable(Peer):
 QUICK = (APScheduler, Cronstable, Timers)
 SLOW = (DebianCron, Cronie)
 """Those that one has to wait a minute for."""
+
+
+def without(world: World) -> str:
+    """Which schedulers are not measured, and why: what the machine's own apt says of them, which knows cronie."""
+    if "without" not in world.kept:
+        candidates = {name: _candidate(world, name) for name in ("cronie", *ABSENT)}
+        known = candidates.pop("cronie") or "unknown"
+        said = [f"{name} {version}, not measured" if version else f"no {name}" for name, version in candidates.items()]
+        world.kept["without"] = (f"supervisord has no schedule; apt in the machine (cronie {known}) has "
+                                 + ", ".join(said))
+    text: str = world.kept["without"]
+    return text
+
+
+def _candidate(world: World, package: str) -> str:
+    """The version that apt would install; '' for none."""
+    for line in world.run(["apt-cache", "policy", package]).splitlines():
+        if "Candidate:" in line and "(none)" not in line:
+            return line.split()[-1]
+    return ""

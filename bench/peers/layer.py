@@ -1,4 +1,4 @@
-"""The peers, laid into the machine: what Debian and PyPI have. supercronic and fcron are packaged by neither."""
+"""The peers, laid into the machine: what Debian and PyPI have (daemons.py says what they lack)."""
 
 import fcntl
 import hashlib
@@ -15,7 +15,6 @@ UNPACKED = ("cronie",)
 """They exclude one another, so these are only unpacked; one daemon runs at a time."""
 PYPI = ("APScheduler==3.11.*", "cronstable", "supervisor")
 FOLDER = "/opt/peers"
-NOT_PACKAGED = "supercronic, fcron: no package"
 
 
 def layer_of_peers(suite: str) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from bench.burst import SETTINGS, next_due
 from bench.core import Line, at_most, figure, quantile, short, stamp
-from bench.peers.daemons import WITHOUT, APScheduler, Cronie, Cronstable, DebianCron, Peer, Timers
+from bench.peers.daemons import APScheduler, Cronie, Cronstable, DebianCron, Peer, Timers, without
 from bench.world import INSIDE, JOB, World
 
 NAME = "P1"
@@ -29,7 +29,7 @@ def measure(world: World) -> list[Line]:
                 more=f"{short(p50)} ms, floor {short(quantile(floor, 0.5))} ({len(ours)} runs)", peers=peers),
         at_most("p99 ≤ 2x the floor's worst (there is no supercronic)", figure([p99 / max(floor)]), 2, "x",
                 more=f"{short(p99)} ms, worst {short(max(ours))}; floor p99 {short(quantile(floor, 0.99))}, worst "
-                     f"{short(max(floor))}", peers=WITHOUT),
+                     f"{short(max(floor))}", peers=without(world)),
     ]
 
 

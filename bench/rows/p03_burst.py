@@ -2,7 +2,7 @@
 
 from bench.burst import bursts
 from bench.core import Line, at_least, at_most, figure, ratio
-from bench.peers.daemons import QUICK, SLOW, WITHOUT
+from bench.peers.daemons import QUICK, SLOW, without
 from bench.world import World
 
 NAME = "P3"
@@ -23,5 +23,5 @@ def measure(world: World) -> list[Line]:
                 more=f"{late['crtrd'].text(' ms')}, floor {late['floor'].text()}"),
         at_least(f"ahead of every peer (the quickest here: {best})",
                  figure([rates["crtrd"].median / rates[best].median]), 1, "x",
-                 peers="runs/s: " + "; ".join(f"{name} {rates[name].text()}" for name in names) + f". {WITHOUT}"),
+                 peers=f"runs/s: {'; '.join(f'{name} {rates[name].text()}' for name in names)}. {without(world)}"),
     ]

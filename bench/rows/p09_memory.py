@@ -2,7 +2,7 @@
 
 from bench.core import Line, at_most, figure, short
 from bench.here import Here
-from bench.peers.daemons import WITHOUT, APScheduler, Cronie, Cronstable, DebianCron, Peer, Timers
+from bench.peers.daemons import APScheduler, Cronie, Cronstable, DebianCron, Peer, Timers, without
 from bench.scale import first_and_last, status
 from bench.world import World
 
@@ -21,7 +21,7 @@ def measure(world: World) -> list[Line]:
     return [
         at_most("RSS with 1000 crons ≤ 1.3x a process that imports everything", figure([small.rss / everything]), 1.3,
                 "x", more=f"{short(small.rss)} MB, that process {short(everything)}",
-                peers=f"MB for 1000 jobs: {peers} (of PID 1). {WITHOUT}"),
+                peers=f"MB for 1000 jobs: {peers} (of PID 1). {without(world)}"),
         at_most("RSS growth to 100 000 crons ≤ 5 MB", figure([big.rss - small.rss]), 5, " MB",
                 more=f"in a new life; right after loading them {short(big.rss_loaded - small.rss_loaded)}"),
         at_most("nothing due: context switches in 30 s", figure([small.switches]), 0,
