@@ -15,7 +15,7 @@ from bench.peers.daemons import QUICK, SLOW, Peer
 from bench.world import CLOCK, JOB, SERVICE, World
 
 COUNT = 1000
-LEAD = 4.0
+LEAD = 3.0
 """Seconds in which all must be armed; more, once arming has been seen to need more."""
 FLOOR_LEAD = 2.0
 SETTINGS = 'clock = "internal"\nmax_runs_at_once = 1000\n'
