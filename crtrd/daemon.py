@@ -31,6 +31,7 @@ from crtrd.dbus.service import BusService
 from crtrd.delivery.attempt import TAKEN, Said, failed
 from crtrd.delivery.worker import Couriers, Lent
 from crtrd.engine import crashpoints
+from crtrd.engine.boxes import Boxes
 from crtrd.engine.context import Contexts
 from crtrd.engine.descriptors import DRAINED, EXECUTED_AT, Descriptors
 from crtrd.engine.engine import Engine
@@ -54,6 +55,7 @@ from crtrd.errors import (
 )
 from crtrd.ledger.retention import Keep
 from crtrd.ledger.store import Store
+from crtrd.loop import openfiles
 from crtrd.loop.clock import Clock
 from crtrd.loop.reactor import IN, Reactor
 from crtrd.migrations.boot import Applied, run_boot_list
@@ -94,6 +96,7 @@ class Daemon:
         self.clock = Clock()
         self.reactor = Reactor(self.clock)
         self.descriptors = Descriptors(self.reactor, self.notifier, passed)
+        self.boxes = Boxes(self.reactor, self.descriptors)
         self.journal = Journal(sys.stderr)
         self.journal.aloud = not is_journal(sys.stderr, environ)
         self.boot_id = self.clock.boot_id()
@@ -200,8 +203,8 @@ class Daemon:
         heartbeat = Heartbeat(self.reactor, self.store, self.supervisor, self.settings.lease_ttl)
         self.executor.live = heartbeat.begin
         if self.notifier.present:
-            self.supervisor.handed = self.descriptors.keep
-            self.supervisor.returned = self.descriptors.drop
+            self.supervisor.handed = self.boxes.keep
+            self.supervisor.returned = self.boxes.drop
         self.engine = Engine(self.reactor, self.store, self.executor, self._limits())
         self.executor.post = self.engine.post
         self.forgetting = Forgetting(self.reactor, self.store, keep=self._keep, busy=self._busy)
@@ -291,10 +294,10 @@ class Daemon:
         self.notifier.attach(self.reactor)
         self.executor.perform(self.repairs)
         self._say("daemon.started", f"crtrd {__version__} started, clock {self.settings.clock}")
-        stored = self.descriptors.stored()
+        stored = self.boxes.stored
         for name in [name for name, fds in stored.items() if fds.keys() == {"control", "pid"}]:
             self.supervisor.inherit(name, stored.pop(name))
-        recovery = Recovery(self.engine, self.supervisor, self.descriptors.drop)
+        recovery = Recovery(self.engine, self.supervisor, self.boxes.drop)
         self.engine.drained = self.drained
         self.engine.recover()
         recovery.begin(stored, self._recovered)
@@ -410,7 +413,8 @@ class Daemon:
         if self.engine.drained:
             environ[DRAINED] = "1"
         sockets = {name: [each.fileno() for each in some] for name, some in self.sockets.items()}
-        self.descriptors.pass_on(handed, sockets, environ)
+        self.descriptors.pass_on({**handed, **self.boxes.pass_on()}, sockets, environ)
+        openfiles.give_back()
         program, *arguments = sys.orig_argv
         os.execve(program if program.startswith("/") else sys.executable,  # noqa: S606 - ourselves
                   [program, *arguments], environ)
@@ -468,6 +472,7 @@ def main() -> int:
             return EX_USAGE
         user = argument == "--user"
     os.umask(0o077)
+    openfiles.take_all()
     return Daemon(os.environ, user=user).run()
 
 

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from crtrd.delivery.attempt import Job, Said, children, failed, said
+from crtrd.loop import openfiles
 from crtrd.loop.reactor import IN, Reactor, Timer
 
 ROOT = str(Path(__file__).parents[2])
@@ -229,6 +230,7 @@ def _start(environ: Mapping[str, str], uid: int | None) -> tuple[int, socket.soc
         env = {key: environ[key] for key in PASSED_ON if key in environ} | {"LANG": "C.UTF-8"}
         pid = os.posix_spawn(sys.executable, argv, env, file_actions=actions, setpgroup=0, setsigmask=(),
                              setsigdef=DEFAULTED)
+        openfiles.give_back(pid)
     except OSError:
         ours.close()
         raise

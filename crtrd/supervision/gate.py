@@ -16,6 +16,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from crtrd.loop import openfiles
 from crtrd.loop.reactor import IN, OUT, Reactor
 from crtrd.supervision.exit_status import has_ended, pid_of
 from crtrd.supervision.plan import Plan
@@ -25,6 +26,8 @@ CONTROL = 3
 INLINE = 61_440
 """As in spawner.py: a larger message travels in a memfd."""
 ANSWER = 4096
+ENVIRONMENT = {"LD_BIND_NOW": "1"}
+"""The spawner's: without it each of its children would look the same functions up again, ld.so(8)."""
 LAST_WAIT = 1.0
 """Seconds that a spawner may take to leave when its control socket is closed; it needs about a millisecond."""
 
@@ -218,7 +221,7 @@ def _launch() -> tuple[int, int]:
 
 
 def _spawn(control: int) -> int:
-    """With an empty environment, and in a session of its own: no terminal's Ctrl-C reaches it."""
+    """With no environment of ours, and in a session of its own: no terminal's Ctrl-C reaches it."""
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_RDWR, 0),
@@ -227,10 +230,12 @@ def _spawn(control: int) -> int:
     # A SIGCHLD that we inherited as ignored would take away the spawner's end, too (sigaction(2)).
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    return os.posix_spawn(
-        sys.executable, [sys.executable, "-I", "-S", "-E", PROGRAM], {},
+    pid = os.posix_spawn(
+        sys.executable, [sys.executable, "-I", "-S", "-E", PROGRAM], ENVIRONMENT,
         file_actions=actions, setsid=True, setsigmask=[], setsigdef=signal.valid_signals() - {9, 19},
     )  # fmt: skip
+    openfiles.give_back(pid)
+    return pid
 
 
 def _await_end(pidfd: int) -> None:

@@ -7,8 +7,8 @@ import pytest
 LONG = "echo before; sleep {}; echo after; exit 3"
 NAME = "org.crtrd.Crtrd1"
 CURL = "curl -sS --max-time 20 --unix-socket /run/crtrd/trigger.sock http://crtrd/v1/status"
-SPAWNERS = 2
-"""Of the present life: its control socket and its pidfd."""
+OWN = 4
+"""Of the present life: its spawner's control socket and pidfd, and the two ends of a box."""
 LEDGER = "/var/lib/crtrd/ledger.sqlite3"
 
 
@@ -41,7 +41,7 @@ def check_whole(machine, statuses=(3,)):
     assert run["stdout_head"] == "before\nafter\n"
     assert run["exit_code"] in statuses
     assert run["result"] == ("exit-code" if run["exit_code"] == 3 else "unobserved")
-    machine.wait_for(lambda: int(machine.unit("crtrd.service")["NFileDescriptorStore"]) <= SPAWNERS, 5)
+    machine.wait_for(lambda: int(machine.unit("crtrd.service")["NFileDescriptorStore"]) <= OWN, 5)
     assert machine.unit("crtrd.service")["Result"] == "success"
 
 
