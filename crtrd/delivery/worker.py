@@ -33,6 +33,7 @@ SECONDS: Mapping[SinkKind, float] = {
 """For one attempt; then it is ended and tried again."""
 AS_OWNER = frozenset({SinkKind.EXEC, SinkKind.FILE, SinkKind.MAIL, SinkKind.WEBHOOK, SinkKind.HEARTBEAT})
 INBOX_DEADLINE = 30_000_000
+UNREADABLE = "its message in the ledger cannot be read"
 
 Done = Callable[[Said], None]
 
@@ -66,6 +67,8 @@ class Couriers:
 
         try:
             sink = parse(delivery.sink)
+            if not delivery.message:
+                raise ValueError(UNREADABLE)
         except ValueError as error:
             fault = refused(str(error))
             self._reactor.soon(lambda: done(fault))
@@ -77,8 +80,8 @@ class Couriers:
             case SinkKind.INBOX:
                 self._to_inbox(delivery, sink, done)
             case SinkKind.JOURNAL:
-                self._to_journal(delivery)
-                self._reactor.soon(lambda: done(TAKEN))
+                said = self._to_journal(delivery)
+                self._reactor.soon(lambda: done(said))
             case SinkKind.UNIT:
                 self._start_unit(delivery, sink, done)
             case SinkKind.CRON:
@@ -109,15 +112,18 @@ class Couriers:
 
         self._scribe.ask(work, answered)
 
-    def _to_journal(self, delivery: Delivery) -> None:
+    def _to_journal(self, delivery: Delivery) -> Said:
         import json  # noqa: PLC0415 - few lives need it
 
-        document = json.loads(delivery.message)
+        try:
+            text = str(json.loads(delivery.message)["text"]).rstrip("\n").encode("utf-8", "replace")
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return refused(UNREADABLE)
         fields = {"CRTRD_CRON_ID": delivery.cron_id, "CRTRD_CRON": delivery.cron_name,
                   "CRTRD_OCCURRENCE_ID": delivery.occurrence_id, "CRTRD_RUN_ID": delivery.run_id,
                   "CRTRD_DELIVERY_ID": delivery.id}
-        text = str(document["text"]).rstrip("\n").encode("utf-8", "replace")
         self._journal.output(delivery.cron_name, str(delivery.kind), [text], fields)
+        return TAKEN
 
     def _start_unit(self, delivery: Delivery, sink: Sink, done: Done) -> None:
         manager = self._lent.manager

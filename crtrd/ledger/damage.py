@@ -63,6 +63,16 @@ def is_damage(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in {CORRUPT, NOT_A_DATABASE}
 
 
+def is_illegible(error: BaseException) -> bool:
+    """Whether a text in the ledger is no UTF-8: Python's sqlite3 then refuses the whole answer."""
+    return "Could not decode to UTF-8" in " ".join(str(part) for part in error.args)
+
+
+def read_anything(connection: sqlite3.Connection) -> None:
+    """From now on such a text is read as well as can be, and spoils its own row alone. Costs each text a call."""
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+
+
 def set_aside(path: Path) -> Path:
     """Rename the file and what belongs to it; the new name. Raises OSError."""
     target = beside(path, f".damaged-{stamp()}")

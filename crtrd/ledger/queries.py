@@ -7,6 +7,7 @@ by an index that leads to little more than the answer (SQLite is told which, whe
 that is narrowed by what no index knows looks through `SCAN` rows a page. Counted by tests/ledger/test_cost.py.
 """
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from crtrd.core.delivery import Delivery, Escalation
 from crtrd.core.occurrence import Cell, Occurrence, Origin, Run
 from crtrd.errors import LedgerError
 from crtrd.ledger import rows
+from crtrd.ledger.damage import is_illegible, read_anything
 from crtrd.ledger.models import CellRow, CronRow, EscalationRow, OccurrenceRow, OutboxRow, RunRow
 from crtrd.ledger.schema import RAN
 from crtrd.values import dataclass
@@ -85,7 +87,11 @@ class Queries:
     def _rows(self, sql: str, *values: object) -> list[rows.Row]:
         try:
             return list(self._database.execute_sql(sql, values))
-        except (DatabaseError, InterfaceError) as error:
+        except (DatabaseError, InterfaceError, sqlite3.Error) as error:
+            connection = self._database.connection()
+            if is_illegible(error) and connection.text_factory is str:
+                read_anything(connection)
+                return self._rows(sql, *values)
             text = " ".join(str(part) for part in error.args)
             raise LedgerError(f"cannot read the ledger: {text}") from error
 
@@ -309,11 +315,8 @@ class Queries:
         return query.limit(limit + 1)
 
     def _fetch(self, query: Any) -> list[rows.Row]:  # noqa: ANN401 - peewee is untyped
-        try:
-            return list(query.tuples())
-        except (DatabaseError, InterfaceError) as error:
-            text = " ".join(str(part) for part in error.args)
-            raise LedgerError(f"cannot read the ledger: {text}") from error
+        sql, values = query.sql()
+        return self._rows(sql, *values)
 
 
 def _with_queue(each: Delivery, waits: dict[str, int]) -> Delivery:

@@ -1,6 +1,9 @@
 """Rows and values: how a cron, an occurrence, a cell, a run lies in its table.
 
 The hot statements are written once, here, from the models' own fields; the rest of the room uses peewee's queries.
+
+Reading never raises. What a bad disk, a hand or a newer crtrd has put into one column means the least that can follow
+from it (nothing is started a second time, nothing is forgotten), for this row alone: all others go on.
 """
 
 import json
@@ -10,7 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from peewee import Model
 
@@ -54,6 +57,8 @@ from crtrd.ledger.models import (
 )
 
 Row = tuple[Any, ...]
+T = TypeVar("T")
+W = TypeVar("W", bound=StrEnum)
 CHOICES: dict[str, type[StrEnum]] = {
     "overlap": Overlap, "catch_up": CatchUp, "on_crash": OnCrash, "on_output": OnOutput, "on_failure": OnFailure,
     "survivors": Survivors,
@@ -164,13 +169,36 @@ def cron_from_row(row: Row) -> Cron:
         definition, damage = load_definition(row[2]), ""
     except (ValueError, TypeError, RecursionError) as error:
         definition, damage = _without_environment(row[2]) or Definition(row[1]), str(error)
+    state = STATES.get(row[3])
+    if state is None:
+        state, damage = State.PAUSED, damage or f"its state is {row[3]!r}"
     return Cron(
-        id=row[0], definition=definition, state=State(row[3]), paused_by=PausedBy(row[4]), note=row[5],
+        id=row[0], definition=definition, state=state, paused_by=PAUSED_BY.get(row[4], PausedBy.FAILURE), note=row[5],
         owner=row[6], created_at=row[7], changed_at=row[8], anchor=row[9], considered=row[10], next_at=row[11],
         after_end_at=row[12], failures=row[13], runs_counted=row[14], last_boot=row[15],
-        skip_next=tuple(json.loads(row[16])), damage=damage, account=row[19],
+        skip_next=_list_of(int, row[16]), damage=damage, account=row[19],
         failing_since=row[20], failing_count=row[21], source=row[22],
     )
+
+
+def _words(kind: type[W]) -> dict[str, W]:
+    return {str(each): each for each in kind}
+
+
+STATES, PAUSED_BY, ORIGINS = _words(State), _words(PausedBy), _words(Origin)
+STATUSES, REASONS, PHASES, RESULTS = _words(Status), _words(Reason), _words(Phase), _words(Result)
+KINDS, DELIVERY_STATES, ESCALATION_STATES = _words(Kind), _words(DeliveryState), _words(EscalationState)
+
+
+def _list_of(kind: type[T], text: str) -> tuple[T, ...]:
+    """What a column holds as JSON; () where it is no list of these."""
+    if text == "[]":
+        return ()
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    return tuple(found) if isinstance(found, list) and all(type(each) is kind for each in found) else ()
 
 
 CRON_BOOKKEEPING = (
@@ -193,9 +221,13 @@ def departed_row(departed: Departed) -> Row:
     return (departed.cron.id, json.dumps(values), departed.delivers)
 
 
-def departed_from_row(row: Row) -> Departed:
-    values = json.loads(row[1])
-    return Departed(cron_from_row(tuple(values.get(name, "") for name in columns(CronRow))), row[2])
+def departed_from_row(row: Row) -> Departed | None:
+    """None where it cannot be read: then its last runs end by no rules of their own."""
+    try:
+        values = json.loads(row[1])
+        return Departed(cron_from_row(tuple(values.get(name, "") for name in columns(CronRow))), row[2])
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def occurrence_row(each: Occurrence) -> Row:
@@ -215,11 +247,13 @@ def occurrence_update(each: Occurrence) -> Row:
 
 
 def occurrence_from_row(row: Row) -> Occurrence:
+    """One that is open with an unknown status is held: it begins when somebody pokes it."""
+    status = STATUSES.get(row[6]) or (Status.HELD if row[14] is None else Status.UNOBSERVED)
     return Occurrence(
-        id=row[0], cron_id=row[1], cron_name=row[2], origin=Origin(row[3]), instant=row[4], key=row[5],
-        status=Status(row[6]), reason=Reason(row[7]), detail=row[8], label=row[9], target=row[10], overlap=row[11],
-        created_at=row[12], due_at=row[13], settled_at=row[14], covers=row[15], fence=row[16],
-        alert_at=row[17],
+        id=row[0], cron_id=row[1], cron_name=row[2], origin=ORIGINS.get(row[3], Origin.MANUAL), instant=row[4],
+        key=row[5], status=status, reason=REASONS.get(row[7], Reason.NONE), detail=row[8], label=row[9],
+        target=row[10], overlap=row[11], created_at=row[12], due_at=row[13], settled_at=row[14], covers=row[15],
+        fence=row[16], alert_at=row[17],
     )
 
 
@@ -229,7 +263,7 @@ def cell_row(cell: Cell) -> Row:
 
 
 def cell_from_row(row: Row) -> Cell:
-    return Cell(row[0], row[1], Status(row[2]), *row[3:8])
+    return Cell(row[0], row[1], STATUSES.get(row[2], Status.UNOBSERVED), *row[3:8])
 
 
 def run_row(run: Run) -> Row:
@@ -258,14 +292,20 @@ def run_update(run: Run) -> Row:
 
 
 def run_from_row(row: Row) -> Run:
-    identity = Identity(row[12], row[13], row[14]) if row[13] is not None else None
+    """One in an unknown phase that has not ended is looked for by its identity; without one its gate never opened."""
+    identity = Identity(row[12] or "", row[13], row[14] or 0) if row[13] is not None else None
+    phase = PHASES.get(row[8])
+    if phase is None:
+        phase = Phase.RUNNING if identity else Phase.STARTING
+    stopping = RESULTS.get(row[19], Result.CANCELED) if row[19] else ""
     return Run(
         id=row[0], occurrence_id=row[1], cron_id=row[2], cron_name=row[3], target=row[4], attempt=row[5],
-        trigger=Origin(row[6]), scheduled_at=row[7], phase=Phase(row[8]), out_of_band=bool(row[9]), fence=row[10],
-        created_at=row[11], identity=identity, cgroup=row[15], started_at=row[16], finished_at=row[17],
-        duration=row[18], stopping=row[19], result=Result(row[20]) if row[20] else None, reason=row[21],
+        trigger=ORIGINS.get(row[6], Origin.MANUAL), scheduled_at=row[7], phase=phase, out_of_band=bool(row[9]),
+        fence=row[10], created_at=row[11], identity=identity, cgroup=row[15], started_at=row[16],
+        finished_at=row[17], duration=row[18], stopping=stopping,
+        result=RESULTS.get(row[20], Result.UNOBSERVED) if row[20] else None, reason=row[21],
         exit_code=row[22], signal=row[23], stdout=Output(bytes(row[24]), row[25], row[26], row[32]),
-        stderr=Output(bytes(row[27]), row[28], row[29]), survivors=tuple(json.loads(row[30])), delivered=row[31],
+        stderr=Output(bytes(row[27]), row[28], row[29]), survivors=_list_of(str, row[30]), delivered=row[31],
     )
 
 
@@ -280,12 +320,16 @@ def delivery_row(each: Delivery) -> Row:
 
 
 def delivery_from_row(row: Row) -> Delivery:
+    """Without a message where that cannot be read: no sink takes it, so that it ends as dead."""
+    try:
+        message = zlib.decompress(row[10]).decode()
+    except (zlib.error, ValueError):
+        message = ""
     return Delivery(
         id=row[0], cron_id=row[1], cron_name=row[2], owner=row[3], occurrence_id=row[4], run_id=row[5],
-        target=row[6], kind=Kind(row[7]), sink=row[8], queue=row[9], message=zlib.decompress(row[10]).decode(),
-        created_at=row[11],
-        next_attempt_at=row[12], state=DeliveryState(row[13]), attempts=row[14], last_error=row[15],
-        settled_at=row[16], sha256=row[17],
+        target=row[6], kind=KINDS.get(row[7], Kind.OUTPUT), sink=row[8], queue=row[9], message=message,
+        created_at=row[11], next_attempt_at=row[12], state=DELIVERY_STATES.get(row[13], DeliveryState.DEAD),
+        attempts=row[14], last_error=row[15], settled_at=row[16], sha256=row[17],
     )
 
 
@@ -297,7 +341,8 @@ def escalation_row(each: Escalation) -> Row:
 def escalation_from_row(row: Row) -> Escalation:
     return Escalation(
         id=row[0], cron_id=row[1], cron_name=row[2], owner=row[3], occurrence_id=row[4], at=row[5], summary=row[6],
-        brief=row[7], state=EscalationState(row[8]), error=row[9], look_at=row[10], boot_id=row[11],
+        brief=row[7], state=ESCALATION_STATES.get(row[8], EscalationState.TOLD), error=row[9], look_at=row[10],
+        boot_id=row[11],
     )
 
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 from peewee import DatabaseError, DataError, IntegrityError, InterfaceError, ProgrammingError, SqliteDatabase
 
 from crtrd.errors import LeaseLost, LedgerError, LedgerRefused, LedgerSpoiled
-from crtrd.ledger.damage import SUSPECT, beside, damage_of, is_damage, set_aside
+from crtrd.ledger.damage import SUSPECT, beside, damage_of, is_damage, is_illegible, read_anything, set_aside
 from crtrd.ledger.models import MODELS
 from crtrd.ledger.place import Place
 from crtrd.ledger.queries import Queries
@@ -163,6 +163,16 @@ class Store:
             return LedgerSpoiled(f"{spoiled}; what it held could not be saved: {error}")
 
     def _transact(self, work: Callable[[Session], T]) -> T:
+        """Once more where a text is illegible: nothing was written, and `work` has no effect but on its session."""
+        try:
+            return self._transact_once(work)
+        except LedgerError as error:
+            if not is_illegible(error):
+                raise
+        read_anything(self._database.connection())
+        return self._transact_once(work)
+
+    def _transact_once(self, work: Callable[[Session], T]) -> T:
         with _speaking(self.path), self._database.atomic("IMMEDIATE"):
             self._watch_log(self._place.look())
             session = Session(self._database, self.owner, self.boot_id, self._lease_end())
