@@ -78,3 +78,17 @@ def test_no_name_of_a_class_is_taken_away():
 
     assert Box(3)._content() == 3
     assert Box(3) == Box(3)
+
+
+def test_made_with_what_the_library_would_take():
+    assert (Pair(1, ("a",)), Pair(right=(), left=2)) == (Pair(left=1, right=("a",)), Pair(2))
+    for wrong in ((), (1, (), 2)):
+        with pytest.raises(TypeError):
+            Pair(*wrong)
+    with pytest.raises(TypeError):
+        Pair(1, middle=2)
+
+    class Further(Itself):
+        pass
+
+    assert (Further("a").name, Itself("b").name) == ("a", "b")
