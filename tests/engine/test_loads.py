@@ -84,7 +84,8 @@ def test_a_load_that_a_crash_cut_off_is_finished_at_the_next_start(crtrd):
     commits = 1
     while commits < 20 and not (commits > 1 and names(crtrd)):
         commits += 1
-        crtrd.start(crash_at=f"commit.after:{commits}")
+        crtrd.start(crash_at=f"commit.after:{commits}", wait=False)
+        crtrd.wait_for(lambda: crtrd.ended)
     assert 0 < len(names(crtrd)) < FILES
     crtrd.start()
     crtrd.wait_for(lambda: len(names(crtrd)) == FILES)
