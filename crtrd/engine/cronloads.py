@@ -9,6 +9,7 @@ crons and no mark: the next one reads again and changes nothing that was right. 
 gets the next, which sees the files as they are then. Nothing of it grows with the number of files but their names.
 """
 
+import itertools
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,13 @@ TOLD_MOST = 20
 Done = Callable[[object], None]
 
 
+def _fresh_ids() -> Iterator[str]:
+    """Of one load, and later ones never again. Ids that follow each other lie together in the ledger's indexes: five
+    hundred all over them would be as many pages to write."""
+    load = uuid.uuid4().hex[:20]
+    return (f"{load}{number:012x}" for number in itertools.count())
+
+
 @dataclass(slots=True)
 class _Load:
     """One pass over the files. `waiting` are told at its end; where nobody waits, it is tried until it succeeds."""
@@ -40,6 +48,7 @@ class _Load:
     waiting: list[Done]
     faults: list[str]
     steps: Iterator[CronFiles | None]
+    ids: Iterator[str] = field(default_factory=_fresh_ids)
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -111,7 +120,7 @@ class CronLoads:
     def _hand_in(self, load: _Load, portion: CronFiles) -> None:
         announce_faults(self._engine, portion.faults, "; what was read before stays in force")
         load.faults += [str(fault) for fault in portion.faults][: TOLD_MOST - len(load.faults)]
-        found = tuple(CronFile(file.source, file.definition, file.zoned, uuid.uuid4().hex, file.account)
+        found = tuple(CronFile(file.source, file.definition, file.zoned, next(load.ids), file.account)
                       for file in portion.crons)
         self._post(load, portion, found)
 

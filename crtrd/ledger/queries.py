@@ -14,7 +14,7 @@ from typing import Any
 
 from peewee import DatabaseError, InterfaceError, Model, SqliteDatabase
 
-from crtrd.core.cron import SECOND, Cron
+from crtrd.core.cron import SECOND, Cron, State
 from crtrd.core.delivery import Delivery, Escalation
 from crtrd.core.occurrence import Cell, Occurrence, Origin, Run
 from crtrd.errors import LedgerError
@@ -253,8 +253,10 @@ class Queries:
 
     def counts(self) -> dict[str, int]:
         """Crons by state, held occurrences, live runs."""
-        states = {str(state): int(count) for state, count in
-                  self._rows("SELECT state, count(*) FROM crons GROUP BY state")}
+        states = {str(state): int(count) for state, count in self._rows(
+            "SELECT state, count(*) FROM crons INDEXED BY crons_resting WHERE state <> 'active' GROUP BY state")}
+        active = int(self._rows("SELECT count(*) FROM crons")[0][0]) - sum(states.values())
+        states |= {str(State.ACTIVE): active} if active else {}
         waiting = self._rows("SELECT (SELECT count(*) FROM outbox WHERE state = 'pending') + "
                              "(SELECT count(*) FROM outbox WHERE state = 'sending')")[0][0]
         return states | {"live": self.live_count(), "held": self.held_count(), "outbox": int(waiting)}

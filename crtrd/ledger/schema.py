@@ -132,7 +132,20 @@ RAN = "'success', 'partial', 'failed', 'unobserved', 'canceled', 'abandoned'"
 
 STEP_9 = (f"CREATE INDEX occurrences_ran ON occurrences (cron_id, serial) WHERE status IN ({RAN})",)
 
-STEPS: tuple[tuple[str, ...], ...] = (STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7, STEP_8, STEP_9)
+BOOTED = "state = 'active' AND instr(lower(definition), '@reboot') > 0"
+"""Crons that may have `@reboot` in their schedule. Part of an index too."""
+
+STEP_10 = (
+    "CREATE INDEX crons_resting ON crons (state) WHERE state <> 'active'",
+    f"CREATE INDEX crons_booted ON crons (serial) WHERE {BOOTED}",
+    "CREATE INDEX crons_unplanned ON crons (serial) WHERE state = 'active' AND next_at IS NULL",
+    "CREATE INDEX crons_after_end ON crons (serial) WHERE after_end_at IS NOT NULL",
+    "CREATE INDEX crons_considered ON crons (considered)",
+)
+"""What is asked at each start, and for each property of the manager: without looking through all crons."""
+
+STEPS: tuple[tuple[str, ...], ...] = (
+    STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7, STEP_8, STEP_9, STEP_10)
 """Step N brings a ledger from version N-1 to N. Steps that have been released are never edited."""
 
 

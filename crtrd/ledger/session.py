@@ -35,6 +35,7 @@ from crtrd.ledger import rows
 from crtrd.ledger.deliveries import Deliveries
 from crtrd.ledger.draft import Draft
 from crtrd.ledger.retention import BEGIN, CHUNK, Keep, Place, Pruned, prune
+from crtrd.ledger.schema import BOOTED
 
 PENDING_DUE = """ LEFT JOIN crons c ON c.id = o.cron_id
  WHERE o.settled_at IS NULL AND o.status = 'pending' AND o.due_at <= ?
@@ -146,14 +147,13 @@ class Session(Deliveries):
         return found
 
     def crons_on_boot(self) -> list[Cron]:
-        """The text search keeps ten thousand others out of it; the core looks closer."""
-        booted = " WHERE c.state = 'active' AND c.definition LIKE '%@reboot%' ORDER BY c.serial"
-        return self._crons(booted)
+        """The index keeps a hundred thousand others out of it; the core looks closer."""
+        return self._crons(f" INDEXED BY crons_booted WHERE {BOOTED} ORDER BY c.serial")
 
     def crons_unplanned(self) -> list[Cron]:
         """Those that are only triggered have no schedule in their text; damaged ones may have none either."""
-        unplanned = (" WHERE c.state = 'active' AND c.next_at IS NULL AND (c.definition LIKE '%\"schedule\"%' "
-                     "OR NOT json_valid(c.definition)) ORDER BY c.serial")
+        unplanned = (" INDEXED BY crons_unplanned WHERE c.state = 'active' AND c.next_at IS NULL "
+                     "AND (c.definition LIKE '%\"schedule\"%' OR NOT json_valid(c.definition)) ORDER BY c.serial")
         return self._crons(unplanned)
 
     def crons_scheduled(self) -> list[Cron]:
@@ -170,7 +170,9 @@ class Session(Deliveries):
         return self._draft.crons_named(names)
 
     def crons_ahead(self, now: int) -> list[Cron]:
-        ahead = (" WHERE c.state = 'active' AND (c.considered > ? OR c.after_end_at IS NOT NULL) "
+        ahead = (" WHERE c.state = 'active' AND c.serial IN ("
+                 "SELECT serial FROM crons INDEXED BY crons_considered WHERE considered > ? UNION ALL "
+                 "SELECT serial FROM crons INDEXED BY crons_after_end WHERE after_end_at IS NOT NULL) "
                  "ORDER BY c.serial")
         return self._crons(ahead, now)
 

@@ -6,11 +6,12 @@ once stood in the way for tenths of a second, a list of crons for seconds.
 
 import pytest
 
+from crtrd.core.events import DaemonStarted
 from crtrd.ledger.queries import SCAN, Filter, Queries
 from crtrd.ledger.retention import BEGIN, LOOK, Keep
 from tests.core.conftest import make_world  # noqa: F401 - a fixture
 from tests.core.test_cost import counted
-from tests.core.world import D, M
+from tests.core.world import BOOT, D, M
 
 LONG = 2 * max(SCAN, LOOK)
 FOREVER = Keep(10_000 * D, 10_000 * D, 10**9)
@@ -184,3 +185,48 @@ def test_a_page_of_occurrences_with_hundreds_of_cells_is_short(make_world):  # n
         found += [occurrence.id for occurrence, _ in page]
     assert sizes == [4, 3]
     assert len(set(found)) == 7
+
+
+def many_crons(world, number):
+    """One of every kind, and so many that are only due some day."""
+    world.arm("boot", schedule=("@reboot",))
+    world.arm("after", schedule=("every 5m after end",))
+    world.arm("asked")
+    world.arm("paused", schedule=("every 1m",))
+    world.pause("paused")
+    yearly = world.arm("yearly", schedule=("0 0 1 1 *",))
+    copy(world, "crons", "id", yearly.id, number,
+         {"id": "printf('f%031x', n)", "name": "printf('c%d', n)", "serial": "1000 + n"})
+
+
+@pytest.mark.parametrize("question", [
+    lambda world: Queries(world.database).counts(),
+    lambda world: Queries(world.database).next_wake(),
+    lambda world: world.session.crons_on_boot(),
+    lambda world: world.session.crons_unplanned(),
+    lambda world: world.session.crons_ahead(world.now),
+    lambda world: world.session.owed(world.now),
+    lambda world: world.do(DaemonStarted(world.now, BOOT)),
+], ids=["counts", "next wake", "on boot", "unplanned", "ahead", "owed", "a start"])
+def test_what_is_asked_at_a_start_and_all_the_time_costs_no_more_with_many_crons(make_world, question):  # noqa: F811
+    costs = []
+    for number in (10, 3000):
+        world = make_world()
+        many_crons(world, number)
+        with counted(world) as steps:
+            question(world)
+        costs.append(steps.count)
+    assert costs[1] <= costs[0] + 200
+
+
+def test_counts_by_state(make_world):  # noqa: F811
+    world = make_world()
+    many_crons(world, 20)
+    world.arm("over", schedule=("at 2026-12-01T10:00:01Z",))
+    world.wake(M)
+    world.end_all(0, "over")
+    found = Queries(world.database).counts()
+    assert {state: found.get(state) for state in ("active", "paused", "finished")} == {
+        "active": 24, "paused": 1, "finished": 1}
+    assert [cron.name for cron in world.session.crons_on_boot()] == ["boot"]
+    assert [cron.name for cron in world.session.crons_ahead(world.now)] == ["after"]
