@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from crtrd.config.lengths import LONGEST, SECOND, read_length
+from crtrd.core.sinks import ADDRESS
 from crtrd.errors import ConfigError, ScheduleError
 from crtrd.values import dataclass
 
@@ -107,6 +108,16 @@ def _text(value: object) -> str:
     return value
 
 
+def _sender(value: object) -> str:
+    """What stands in the From of every mail: with anything else in it none could be sent."""
+    text = _text(value)
+    _, opened, address = text.rpartition("<")
+    if text and not (text.isprintable() and ADDRESS.fullmatch(address.removesuffix(">") if opened else text)
+                     and bool(opened) == text.endswith(">")):
+        raise ValueError("it must be a mail address such as crtrd@example.com, or Name <crtrd@example.com>")
+    return text
+
+
 def _clock(value: object) -> ClockMode:
     if not isinstance(value, str) or value not in set(ClockMode):
         raise ValueError(f"it must be one of {', '.join(ClockMode)}")
@@ -149,5 +160,5 @@ def _retention(value: object) -> Retention:
 READERS: dict[str, Callable[[object], Any]] = {
     "clock": _clock, "idle_grace": _span(0), "max_lifetime": _span(SECOND), "max_runs_at_once": _count(1, 100_000),
     "pools": _pools, "lease_ttl": _span(SECOND), "output_head": _count(0, 1 << 20), "journal_limit": _size,
-    "retention": _retention, "mail_from": _text, "metrics_textfile": _text, "ledger": _ledger,
+    "retention": _retention, "mail_from": _sender, "metrics_textfile": _text, "ledger": _ledger,
 }

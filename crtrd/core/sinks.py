@@ -23,11 +23,14 @@ class SinkKind(StrEnum):
 
 
 OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
-ADDRESS = re.compile(r"(?!-)[^\s,;:<>()\[\]\\\"\x00-\x1f\x7f]+")
+_WORD = r"[^\s,;:<>()\[\]\\\"@\x00-\x1f\x7f-\U0010ffff]+"
+ADDRESS = re.compile(rf"(?!-){_WORD}(@{_WORD})?")
+"""An account or one address, in ASCII: what is beyond it would have to be encoded and reach somebody else or nobody."""
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,240}\.(service|target|socket|path|timer|mount|scope|slice)")
 CRON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 URL = re.compile(r"(https?)://(?:([^/?#@\s]*)@)?(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)(:\d{1,5})?([/?#]\S*)?", re.ASCII)
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+PORT_MOST, HOST_MOST, LABEL_MOST = 65535, 253, 63
 SECRET = re.compile(r"secret=([A-Za-z0-9][A-Za-z0-9._-]{0,63})")
 
 
@@ -66,7 +69,7 @@ def _fault(kind: SinkKind, argument: str, *, given: bool) -> str:  # noqa: PLR09
         case SinkKind.INBOX:
             return "" if not given or OWNER.fullmatch(argument) else "an owner is 1 to 64 of A-Z a-z 0-9 . _ @ -"
         case SinkKind.MAIL:
-            return "" if ADDRESS.fullmatch(argument) else "one mail address is wanted"
+            return "" if ADDRESS.fullmatch(argument) else "one mail address is wanted, in ASCII (a domain as xn--…)"
         case SinkKind.EXEC:
             return "" if argument.strip() else "a command is wanted"
         case SinkKind.FILE:
@@ -76,18 +79,39 @@ def _fault(kind: SinkKind, argument: str, *, given: bool) -> str:  # noqa: PLR09
         case SinkKind.CRON:
             return "" if CRON.fullmatch(argument) else "the name of a cron is wanted"
         case SinkKind.WEBHOOK | SinkKind.HEARTBEAT:
-            return _url_fault(argument)
+            return url_fault(argument)
 
 
-def _url_fault(text: str) -> str:
+def url_fault(text: str) -> str:
+    """Why nothing is sent there, '' where it may be."""
     found = URL.fullmatch(text)
     if not found or not text.isascii() or not text.isprintable():
         return "an https URL is wanted"
+    if reason := _host_fault(found[3], found[4] or ""):
+        return reason
     if found[1] == "http" and found[3] not in LOOPBACK:
         return "http is for this host only, elsewhere https is wanted"
     fragment = text.partition("#")[2]
     if fragment and not SECRET.fullmatch(fragment):
         return "after # only secret=NAME may follow"
+    return ""
+
+
+def _host_fault(host: str, port: str) -> str:
+    """What no connection could ever be made to is said when it is armed, not by each of its deliveries."""
+    if port and not 1 <= int(port[1:]) <= PORT_MOST:
+        return f"a port is a number from 1 to {PORT_MOST}"
+    if host.startswith("["):
+        from ipaddress import IPv6Address  # noqa: PLC0415 - hardly any URL has one, and it takes a while
+
+        try:
+            IPv6Address(host[1:-1])
+        except ValueError:
+            return "between [ and ] an IPv6 address is wanted"
+        return ""
+    labels = host.removesuffix(".").split(".")
+    if len(host) > HOST_MOST or not all(1 <= len(label) <= LABEL_MOST for label in labels):
+        return "the name of its host is none"
     return ""
 
 

@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 import urllib3
 from urllib3 import exceptions as faults
 
-from crtrd.core.sinks import LOOPBACK, URL
+from crtrd.core.sinks import url_fault
 from crtrd.delivery.attempt import TAKEN, Job, Said, down, failed, refused
 
 CONNECT_SECONDS = 10.0
@@ -67,8 +67,8 @@ def _post(
         response.close()
         if status not in REDIRECTS:
             return _judged(url.hostname or "", status, headers.get("Retry-After", ""))
-        onward = urlsplit(urljoin(urlunsplit(url), headers.get("Location", "")))
-        if not _may_follow(url, onward):
+        onward = _onward(url, headers.get("Location", ""))
+        if onward is None:
             return failed(f"{url.hostname} redirects to where nothing is sent")
         if (onward.scheme, onward.netloc) != (url.scheme, url.netloc):
             private = {}
@@ -114,10 +114,15 @@ def _signature(secret: str, body: bytes) -> dict[str, str]:
     return {"X-Crtrd-Signature": f"sha256={hmac.new(secret.encode(), body, sha256).hexdigest()}"}
 
 
-def _may_follow(old: SplitResult, new: SplitResult) -> bool:
-    if not URL.fullmatch(urlunsplit(new)):
-        return False
-    return new.scheme == "https" or (old.scheme == "http" and new.hostname in LOOPBACK)
+def _onward(url: SplitResult, location: str) -> SplitResult | None:
+    """Where a redirect leads; None where nothing is sent: nowhere, to what is no URL, or from https to http."""
+    try:
+        there = urlsplit(urljoin(urlunsplit(url), location))
+    except ValueError:  # [ without an address of IPv6
+        return None
+    if not location.strip() or url_fault(urlunsplit(there._replace(fragment=""))):
+        return None
+    return there if there.scheme == "https" or url.scheme == "http" else None
 
 
 def _why(error: Exception) -> str:

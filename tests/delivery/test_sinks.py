@@ -211,16 +211,22 @@ def test_unknown_cursors_are_refused(tmp_path):
     "inbox", "inbox:alice", "journal", "mail:root", "mail:a.b+c@example.com", "exec:cat >> /tmp/x", "file:/var/log/x",
     "webhook:https://example.com/a?b=c", "webhook:https://u:p@example.com:8443/x#secret=hook", "unit:a@b.service",
     "webhook:http://127.0.0.1:80/x", "webhook:http://localhost/x", "webhook:https://[::1]:8/x", "cron:other",
-    "heartbeat:https://hc.example/uuid"])
+    "heartbeat:https://hc.example/uuid", "webhook:https://x.example.:65535/",
+    "mail:o'brien+x=y@a_b.example", "mail:a..b@c"])
 def test_sinks(text):
     assert parse(text).kind == text.partition(":")[0]
 
 
 @pytest.mark.parametrize("text", [
     "", "x", "inbox:", "inbox:../x", "inbox:a/b", "journal:x", "mail", "mail:", "mail:a b", "mail:-f", "mail:a@b,c@d",
-    "mail:a\nb", "exec:", "exec: ", "file:x", "file:/x/", "webhook:", "webhook:http://example.com/", "webhook:ftp://x/",
+    "mail:a\nb",
+    "mail:a@", "mail:@b", "mail:a@@b", "mail:a@b@c", "mail:ä@b", "mail:a@ä.example", "mail:a\u200bb",
+    "exec:", "exec: ", "file:x", "file:/x/", "webhook:", "webhook:http://example.com/", "webhook:ftp://x/",
     "webhook:https://", "webhook:https://x/\n", "webhook:https://x/#frag", "webhook:https://x/#secret=../a",
-    "unit:x", "unit:../a.service", "unit:-x", "cron:", "cron:a b", "heartbeat:https:x"])
+    "unit:x", "unit:../a.service", "unit:-x", "cron:", "cron:a b", "heartbeat:https:x",
+    "webhook:https://x:0/", "webhook:https://x:65536/", "webhook:https://[1]/", "webhook:https://[::ffff:999.1.1.1]/",
+    "webhook:https://a..b/", "webhook:https://.a/", f"webhook:https://{'a' * 64}.example/",
+    f"webhook:https://{'.'.join(['a' * 60] * 5)}/"])
 def test_what_is_no_sink_is_refused(text):
     with pytest.raises(ValueError, match=r"."):
         parse(text)

@@ -89,14 +89,19 @@ def test_a_redirect_within_the_host_carries_them(receiver):
     assert {"Authorization", "X-Crtrd-Signature"} <= set(receiver.seen[1][1])
 
 
-@pytest.mark.parametrize("where", ["http://example.com/", "ftp://127.0.0.1/", "", "//", "http://127.0.0.1@example.com/"])
+@pytest.mark.parametrize("where", [
+    "http://example.com/", "ftp://127.0.0.1/", "", "http://127.0.0.1@example.com/", "https://[", "https://[1]/",
+    "https://a:99999/", "https://a..b/", "https://\xe9.example/", "https://a b/", None])
 def test_redirects_to_where_nothing_is_sent(receiver, where):
-    receiver.script = [(302, {"Location": where})] * 7
-    assert deliver(job(argument=receiver.url())).outcome is Outcome.FAILED
+    receiver.script = [(302, {} if where is None else {"Location": where})] * 7
+    said = deliver(job(argument=receiver.url()))
+    assert (said.outcome, "to where nothing is sent" in said.error) == (Outcome.FAILED, True)
+    assert len(receiver.seen) == 1
 
 
-def test_a_circle_of_redirects_ends(receiver):
-    receiver.script = [(307, {"Location": "/hook"})] * 20
+@pytest.mark.parametrize("where", ["/hook", "//"])
+def test_a_circle_of_redirects_ends(receiver, where):
+    receiver.script = [(307, {"Location": where})] * 20
     assert "more than" in deliver(job(argument=receiver.url())).error
     assert len(receiver.seen) == 6
 
