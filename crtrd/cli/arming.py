@@ -10,14 +10,15 @@ from pathlib import Path
 
 from crtrd.cli.looking import finished
 from crtrd.cli.naming import waits_for
-from crtrd.cli.session import DONE, USAGE, Failure, Session, packed
+from crtrd.cli.session import DONE, USAGE, Failure, Session, contents, packed
 from crtrd.cli.words import calendar_time, relative
-from crtrd.config.keys import BY_NAME, KEYS, Key, Kind
+from crtrd.config.keys import KEYS, Key, Kind
 
 METAVARS = {
     Kind.TEXT: "TEXT", Kind.TEXTS: "TEXT", Kind.TABLE: "NAME=VALUE", Kind.NUMBER: "N", Kind.NUMBERS: "N",
     Kind.SPAN: "SPAN", Kind.INSTANT: "TIME", Kind.OCTAL: "MODE",
 }
+NEEDED = {"schedule", "targets"}
 REPEATED = {Kind.TEXTS, Kind.TABLE, Kind.NUMBERS}
 SUGAR = {
     "--cron": ("", "FIELDS", "five-field cron expression, or @daily and its kin"),
@@ -25,6 +26,8 @@ SUGAR = {
     "--at": ("at ", "TIME", "once"),
     "--calendar": ("calendar ", "SPEC", "systemd calendar, Mon..Fri 02:00"),
 }
+EMPTY = "it is empty; leave it out, or say what it is"
+"""A script whose variable is empty must not arm what never runs, or runs as somebody else, where it meant one."""
 INSTANCE = object()
 """What a bare `--user` gives: the user's own instance. `--user NAME` is the key of that name."""
 
@@ -37,6 +40,8 @@ class _Schedule(argparse.Action):
     ) -> None:
         prefix = SUGAR[option or ""][0]
         text = str(values)
+        if not text.strip():
+            raise argparse.ArgumentError(self, EMPTY)
         written = text if text.startswith(prefix) else prefix + text
         namespace.key_schedule = [*(namespace.key_schedule or []), written]
 
@@ -140,6 +145,8 @@ def _from_flags(options: argparse.Namespace, *, fresh: bool) -> dict[str, object
     for key in KEYS:
         given = getattr(options, "key_" + key.name)
         if given is not None:
+            if fresh and given == "" and key.name != "stdin":
+                raise Failure(f"cannot use {key.flag}: {EMPTY}", USAGE)
             found[key.name] = _value(key, given, fresh=fresh)
     if options.command is not None:
         found["command"] = options.command
@@ -147,9 +154,9 @@ def _from_flags(options: argparse.Namespace, *, fresh: bool) -> dict[str, object
 
 
 def _value(key: Key, given: object, *, fresh: bool) -> object:
-    """An empty text empties a list; of targets there would be none to run for, so that a new cron refuses it."""
+    """An empty text empties a list; a new cron refuses it for what it would then never do."""
     if key.kind in REPEATED and isinstance(given, list):
-        given = [] if given == [""] and not (fresh and key.name == "targets") else given
+        given = [] if given == [""] and not (fresh and key.name in NEEDED) else given
         if key.kind is Kind.TABLE:
             return dict(_pair(key, text) for text in given)
         return [_number(text) for text in given] if key.kind is Kind.NUMBERS else given
@@ -177,25 +184,31 @@ def from_file(file: str) -> dict[str, object]:
     """The [cron] table of a cron file, named after the file."""
     path = Path(file)
     try:
-        with path.open("rb") as stream:
-            content = tomllib.load(stream)
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = tomllib.loads(contents(path).decode().removeprefix("\ufeff"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Failure(f"cannot read {file}: {error}") from error
     table = content.get("cron")
     if not isinstance(table, dict) or len(content) > 1:
         raise Failure(f"cannot read {file}: it must hold one table, [cron], and nothing else")
-    return {"name": path.name.removesuffix(".toml"), **{key: _from_toml(key, value) for key, value in table.items()}}
+    for key, value in table.items():
+        if fault := _fault(value):
+            raise Failure(f"cannot read {file}: {key}: {fault}")
+    return {"name": path.name.removesuffix(".toml"), **{key: _from_toml(value) for key, value in table.items()}}
 
 
-def _from_toml(name: str, value: object) -> object:
-    """TOML's dates have no type on the bus; a flag or number in a table of texts is meant as text."""
-    if isinstance(value, dict) and name in BY_NAME:
-        return {key: str(inner) for key, inner in value.items()}
-    if isinstance(value, bool | int | list | str):
-        return [_plain(inner) for inner in value] if isinstance(value, list) else value
-    return _plain(value)
+def _fault(value: object) -> str:
+    """What the bus would quietly make a text of, and crons.d does not take."""
+    if isinstance(value, dict):
+        odd = next((name for name, inner in value.items() if not isinstance(inner, str)), None)
+        return "" if odd is None else f"{odd} must be a text, in quotes"
+    if isinstance(value, list) and {type(inner) for inner in map(_plain, value)} not in ({str}, {int}, set()):
+        return "its elements must all be texts, in quotes, or all be whole numbers"
+    return ""
+
+
+def _from_toml(value: object) -> object:
+    """TOML's dates have no type on the bus."""
+    return [_plain(inner) for inner in value] if isinstance(value, list) else _plain(value)
 
 
 def _plain(value: object) -> object:

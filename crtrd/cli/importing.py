@@ -13,7 +13,7 @@ from pathlib import Path
 from crtrd import names
 from crtrd.cli.looking import cron, definition, own
 from crtrd.cli.preview import host_zone
-from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, packed
+from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, contents, packed
 from crtrd.cli.words import counted
 from crtrd.config.cronfile import write_file
 from crtrd.config.crontab import Refusal
@@ -118,10 +118,7 @@ def _read(session: Session, path: Path) -> Iterator[Imported | Refusal]:
     if (path.parent.name == SYSTEM_FILES or path.parent == Path(options.file)) and (why := _unread_by_cron(path)):
         yield Refusal(0, why)
         return
-    try:
-        text = path.read_bytes().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise Failure(f"cannot read {path}: {error.strerror}") from error
+    text = contents(path).decode("utf-8", "surrogateescape")
     system = options.system_format or path == SYSTEM_CRONTAB or path.parent.name == SYSTEM_FILES
     system = system or path.parent == Path(options.file)
     user = options.key_user or pwd.getpwuid(os.getuid()).pw_name
@@ -157,7 +154,7 @@ def _show(session: Session, found: list[Imported]) -> None:
         session.out.dump([{"line": each.number, "name": each.name, **each.table} for each in found])
         return
     for index, each in enumerate(found):
-        session.out.line(("\n" if index else "") + write_file(each.name, each.table).rstrip("\n"))
+        session.out.file(("\n" if index else "") + write_file(each.name, each.table).rstrip("\n"))
 
 
 def _arm(session: Session, found: list[Imported]) -> None:
@@ -175,6 +172,9 @@ def _arm(session: Session, found: list[Imported]) -> None:
         raise Failure(f"cannot import line {found[len(armed)].number}: {refusal}; nothing was armed") from refusal
     if session.out.json:
         session.out.dump([{"line": each.number, "name": each.name} for each in found])
+        return
+    if not found:
+        session.out.note(f"There is no line to import in {session.options.file}.")
         return
     for each in found:
         session.out.note(f"line {each.number}: {each.name}")
@@ -224,7 +224,7 @@ def export(session: Session) -> int:
         name = str(view["name"])
         text = write_file(name, own(view))
         if options.directory is None:
-            session.out.line(("\n" if index else "") + text.rstrip("\n"))
+            session.out.file(("\n" if index else "") + text.rstrip("\n"))
             continue
         path = Path(options.directory) / f"{name}.toml"
         try:

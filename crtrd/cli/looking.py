@@ -162,7 +162,7 @@ def cat(session: Session) -> int:
         return DONE
     for index, view in enumerate(views):
         text = write_file(str(view.get("name")), own(view))
-        session.out.line(("\n" if index else "") + text.rstrip("\n"))
+        session.out.file(("\n" if index else "") + text.rstrip("\n"))
     return DONE
 
 

@@ -19,6 +19,7 @@ COLOURS = {
     "canceled": DIM,
 }
 LEGIBLE, NARROWEST = 20, 8
+MOST_DIGITS = 5  # of COLUMNS
 Row = Sequence[str]
 
 
@@ -36,6 +37,12 @@ class Terminal:
         return self.json_mode != "off"
 
     def line(self, text: str = "") -> None:
+        print(text)
+
+    def file(self, text: str) -> None:
+        """A file of a cron, which is UTF-8 whatever the locale: where that has another encoding, TOML's escapes."""
+        if (sys.stdout.encoding or "").lower().replace("-", "") != "utf8":
+            text = "".join(letter if letter.isascii() else _escape(ord(letter)) for letter in text)
         print(text)
 
     def note(self, text: str) -> None:
@@ -110,6 +117,10 @@ class Terminal:
         stream.flush()
 
 
+def _escape(number: int) -> str:
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"  # noqa: PLR2004 - four digits
+
+
 def _cut(text: str, width: int, column: str) -> str:
     """What is told in detail says the most at its end."""
     return "…" + text[len(text) - width :] if column in {"DETAIL", "ERROR"} else text[:width] + "…"
@@ -146,7 +157,7 @@ def _json_value(name: str, value: object) -> object:
 
 def _width(*, tty: bool) -> int:
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit() and int(columns) > 0:
+    if columns.isascii() and columns.isdigit() and len(columns) <= MOST_DIGITS and int(columns) > 0:
         return int(columns)
     if not tty:
         return 80

@@ -14,11 +14,13 @@ from crtrd.cli.words import harmless
 
 if TYPE_CHECKING:
     import subprocess
+    from pathlib import Path
 
     from crtrd.cli.client import Client
 
 DONE, FAILED, USAGE, NOT_ACTIVE, NOT_FOUND, NOT_AUTHORISED, UNREACHABLE = range(7)
 PAGE = 200
+FILE_MOST = 4 << 20
 
 View = dict[str, object]
 
@@ -87,6 +89,18 @@ class Session:
             cursor = str(onward)
             if not cursor or (most is not None and len(found) >= most):
                 return found
+
+
+def contents(path: "Path") -> bytes:
+    """The whole of a file that somebody names, or of a pipe; never without end. Raises Failure."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(FILE_MOST + 1)
+    except OSError as error:
+        raise Failure(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > FILE_MOST:
+        raise Failure(f"cannot read {path}: it is larger than {FILE_MOST} bytes")
+    return data
 
 
 def packed(values: dict[str, object]) -> dict[str, tuple[str, object]]:

@@ -104,5 +104,12 @@ def _toml(value: object) -> str:
 
 
 def _toml_text(text: str) -> str:
-    """A basic string: JSON's escapes are TOML's, but for what only JSON may leave bare."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """A basic string: JSON's escapes are TOML's. What steers a terminal or cannot be seen is spelled out too."""
+    written = json.dumps(text, ensure_ascii=False)
+    if written.isprintable():
+        return written
+    return "".join(letter if letter.isprintable() else _escape(ord(letter)) for letter in written)
+
+
+def _escape(number: int) -> str:
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"  # noqa: PLR2004 - four digits

@@ -58,7 +58,7 @@ def read_crontab(text: str, *, system: bool) -> Iterator[Entry | Refusal]:
         bare = line.lstrip(" \t")
         if not bare or bare.startswith("#"):
             continue
-        assignment = read_assignment(bare)
+        assignment = read_assignment(bare.removeprefix("\ufeff"))
         try:
             _check(bare, ended=number < len(lines))
             if assignment is not None:
@@ -73,6 +73,8 @@ def read_crontab(text: str, *, system: bool) -> Iterator[Entry | Refusal]:
 
 
 def _check(line: str, *, ended: bool) -> None:
+    if line.startswith("\ufeff"):
+        raise _Refused("it begins with a byte order mark, which cron takes for its first word; save the file without")
     if "\r" in line:
         raise _Refused("it holds a carriage return, which cron hands on to the command; write the file with LF alone")
     if "\0" in line:

@@ -22,6 +22,7 @@ AS_CRON: dict[str, object] = {
     "catch_up": "none", "overlap": "allow", "survivors": "keep", "timeout": "100y", "on_failure": "continue",
 }
 """cron makes up for nothing, lets runs overlap, leaves what they start in the background, never stops or pauses."""
+_MINUTES = re.compile("[0-9]{1,9}")
 _WORD = re.compile(r"[^\s;&|()<>'\"`$]+")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _WRAPPERS = frozenset({
@@ -114,7 +115,7 @@ def table_of(entry: Entry, user: str, timezone: str) -> dict[str, object]:
     if given.get("HOME"):
         table["cwd"] = given["HOME"]
     if delay := given.pop("RANDOM_DELAY", ""):
-        if not delay.isdigit():
+        if not _MINUTES.fullmatch(delay):
             raise ConfigError("", "RANDOM_DELAY", f"{delay[:20]!r} is not a number of minutes")
         table["jitter"] = f"{int(delay)}min"
     table |= _mail(given.get("MAILTO"), user)

@@ -111,10 +111,15 @@ def read_bytes(path: Path | str) -> bytes:
     return data
 
 
+def plain(data: bytes) -> str:
+    """The text of a file, without the byte order mark that some editors put before it. Raises UnicodeDecodeError."""
+    return data.decode().removeprefix("\ufeff")
+
+
 def read_text(path: Path | str) -> str:
     """The same as text. Raises ConfigError."""
     try:
-        return read_bytes(path).decode()
+        return plain(read_bytes(path))
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), "", str(error)) from error
 
@@ -163,7 +168,7 @@ def _text_of(path: Path) -> str:
     if len(data) > SIZE_LIMIT:
         raise ConfigError(str(path), "", f"it is larger than {SIZE_LIMIT} bytes")
     try:
-        return data.decode()
+        return plain(data)
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), "", str(error)) from error
 

@@ -65,6 +65,10 @@ def test_cat_gives_a_file_that_arms_the_same(cli, tmp_path):
         ("[cron", "cannot read"), ("[other]\n", "it must hold one table, [cron]"), ("cron = 3", "one table"),
         ("[cron]\ncommand = ['x']\n[more]\n", "one table"), ("[cron]\nschedule = ['@daily']", "no command"),
         ("[cron]\ncommand = ['x']\nnope = 1", "cannot accept nope: unknown key"),
+        ("[cron]\ncommand = ['sleep', 5]", "command: its elements must all be texts"),
+        ("[cron]\ncommand = ['x']\nenv = { A = 'a', B = true }", "env: B must be a text, in quotes"),
+        ("[cron]\ncommand = ['x']\ntargets = [['x']]", "targets: its elements"), ("x = [" * 5000, "cannot read"),
+        ("# " + "x" * (4 << 20), "larger than"),
         ("[cron]\ncommand = ['x']\nschedule = [2027-01-01T02:00:00]\nstarts_at = 2027-01-01", "starts_at"),
     ],
 )
@@ -77,6 +81,39 @@ def test_files_that_arm_nothing(cli, tmp_path, content, said):
     assert said in done.stderr
     assert done.stderr.startswith("crtrctl: cannot ")
     assert cli.json("list") == []
+
+
+def test_a_file_may_be_a_pipe_and_begin_with_a_byte_order_mark(cli):
+    done = subprocess.run([*COMMAND, "arm", "piped", "--file", "/dev/stdin"], env=cli.env, capture_output=True,
+                          input="\ufeff[cron]\ncommand = ['x']\n".encode(), timeout=20, check=False)
+    assert (done.returncode, cli.json("show", "piped")[0]["command"]) == (0, ["x"]), done
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_a_file_that_is_printed_is_utf_8_in_every_locale(cli, tmp_path, encoding):
+    arm(cli, "tick", "--env", "A=\xe9 \u2603 \U0001f600 \x9b31m \u202e")
+    for verb in ("cat", "export"):
+        done = subprocess.run([*COMMAND, verb, "tick"], env=cli.env | {"PYTHONIOENCODING": encoding},
+                              capture_output=True, timeout=20, check=True)
+        assert not {"\x9b", "\u202e"} & set(done.stdout.decode())
+        (tmp_path / "again.toml").write_bytes(done.stdout)
+        cli.run("arm", "--file", str(tmp_path / "again.toml"))
+        assert cli.json("show", "again")[0]["env"] == cli.json("show", "tick")[0]["env"]
+        cli.run("cancel", "again")
+
+
+def test_what_is_given_empty_is_no_schedule_no_account_and_no_change(cli):
+    """A script whose variable is empty would arm what never runs, or runs as root."""
+    for flag in ("--cron", "--every", "--at", "--calendar", "--user", "--profile", "--timeout"):
+        for empty in ("", " ") if flag in {"--cron", "--every", "--at", "--calendar"} else ("",):
+            said = cli.run("arm", "tick", flag, empty, "--", "true", status=2).stderr
+            assert (flag in said, "it is empty" in said) == (True, True), said
+    assert cli.json("list") == []
+    arm(cli, "tick", "--schedule", "")  # the daemon refuses it
+    assert cli.json("show", "tick")[0]["schedule"] == ["every 10s", ""]
+    assert "it is empty" in cli.run("change", "tick", "--cron", "", status=2).stderr
+    cli.run("change", "tick", "--schedule", "")
+    assert cli.json("show", "tick")[0]["schedule"] == []
 
 
 def test_user_is_a_key_with_a_value_and_the_instance_without(cli):

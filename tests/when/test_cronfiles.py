@@ -147,6 +147,30 @@ def test_odd_files_do_not_stop_the_others(folders):
     assert len(found.faults) == 4
 
 
+@pytest.mark.parametrize("name", [
+    "job.toml~", "job.toml.dpkg-old", "job.toml.dpkg-new", "job.toml.dpkg-dist", "job.toml.ucf-old", "job.toml.bak",
+    ".#job.toml", "#job.toml#", ".job.toml.swp", "job.toml.swp", ".toml", "..toml", "JOB.TOML", "job.toml.d"])
+def test_what_editors_and_packages_leave_is_no_cron(folders, name):
+    """Debian's cron ran such leftovers of /etc/cron.d, until it looked at names."""
+    folders.write("job.toml")
+    (folders.places.config / "crons.d" / name).write_text(DAILY.replace("0 2", "0 3"))
+    found = folders.load()
+    assert [cron.definition.schedule for cron in found.crons] == [("0 2 * * *",)]
+    assert found.faults == ()
+
+
+@pytest.mark.parametrize("change", [
+    lambda data: b"\xef\xbb\xbf" + data, lambda data: data.replace(b"\n", b"\r\n"), lambda data: data.rstrip(b"\n")])
+def test_what_editors_of_other_systems_write_means_the_same(folders, change):
+    folders.write("job.toml")
+    path = folders.places.config / "crons.d" / "job.toml"
+    before = folders.load()
+    path.write_bytes(change(path.read_bytes()))
+    found = folders.load()
+    assert (found.faults, found.crons) == ((), before.crons)
+    assert len(found.crons) == 1
+
+
 def test_mark_tells_what_needs_reading(folders):
     path = folders.write("a.toml")
     mark = mark_of(folders.places, "UTC")

@@ -99,6 +99,14 @@ def test_refused_lines_are_named(line, system, said):
     assert said in found.reason
 
 
+@pytest.mark.parametrize("text", ["* * * * * a\n", "# comment\n* * * * * a\n", "\n* * * * * a\n", "A=b\n* * * * * a\n"])
+def test_a_byte_order_mark_is_named(text):
+    """cron refuses such a file, and nothing on the screen shows why."""
+    found = read("\ufeff" + text)
+    assert (found[0].number, "byte order mark" in found[0].reason) == (1, True)
+    assert [type(each) for each in found[1:]] == [Refusal if text.startswith("A") else Entry] * (len(found) - 1)
+
+
 def test_a_file_without_its_last_newline():
     """cron leaves such a line out: taking it would run what never ran."""
     found = read("* * * * * a\n* * * * * b")

@@ -89,7 +89,8 @@ def test_names_are_readable(command, program):
     [
         ("61 * * * * x\n", "minute: 61"), ("0 0 31 2 * x\n", "day of month"),
         ("CRON_TZ=Mars/X\n* * * * * x\n", "timezone"),
-        ("RANDOM_DELAY=soon\n* * * * * x\n", "RANDOM_DELAY"), ("'a b'=c\n* * * * * x\n", "env"),
+        ("RANDOM_DELAY=soon\n* * * * * x\n", "RANDOM_DELAY"), ("RANDOM_DELAY=\u00b2\n* * * * * x\n", "RANDOM_DELAY"),
+        (f"RANDOM_DELAY={'9' * 5000}\n* * * * * x\n", "RANDOM_DELAY"), ("'a b'=c\n* * * * * x\n", "env"),
         ("CRTR_X=c\n* * * * * x\n", "env"), ("HOME=here\n* * * * * x\n", "cwd"), ("10-5 * * * * x\n", "minute"),
     ],
 )
