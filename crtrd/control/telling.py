@@ -43,7 +43,7 @@ def _options(value: object) -> dict[str, Any]:
     at = table.pop("at", None)
     chosen = arguments.options(table, "trigger", {"key": str, "label": str, "source": str, "overlap": str})
     for key, text in chosen.items():
-        if not text and key in NEVER_EMPTY:
+        if not text.strip() and key in NEVER_EMPTY:
             raise arguments.refuse(f"cannot trigger: {key} is empty; leave it out, or say what it is")
         if len(text) > KEY_MOST or not (text.isprintable() or not text):
             raise arguments.refuse(f"cannot trigger: {key} must be printable, at most {KEY_MOST} characters")

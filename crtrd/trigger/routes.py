@@ -67,7 +67,7 @@ def _name(parts: list[str], _request: Request) -> Arguments:
 
 
 def _page(_parts: list[str], request: Request) -> Arguments:
-    query = _query(request.target)
+    query = _query(request.target, {"limit", "cursor"})
     limit = query.get("limit", str(PAGE))
     if not limit.isascii() or not limit.isdigit() or len(limit) > MOST_DIGITS:
         raise Rejected(HTTPStatus.BAD_REQUEST, Code.INVALID_ARGUMENT, "cannot read limit: it must be a whole number")
@@ -75,16 +75,28 @@ def _page(_parts: list[str], request: Request) -> Arguments:
 
 
 def _options(parts: list[str], request: Request) -> Arguments:
-    """The body of a POST: nothing, or one JSON object."""
+    """The body of a POST: nothing, or one JSON object. A key in the query would be one that nobody looks at."""
+    _query(request.target, set())
     if not request.body.strip():
         return parts[0], {}
     try:
-        given = json.loads(request.body.decode("utf-8"), parse_constant=_no_constant)
+        given = json.loads(request.body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise Rejected(HTTPStatus.BAD_REQUEST, "BadRequest", f"cannot read the body: {error}") from error
     if not isinstance(given, dict):
         raise Rejected(HTTPStatus.BAD_REQUEST, "BadRequest", "cannot read the body: it must be a JSON object")
     return parts[0], {key: value for key, value in given.items() if value is not None}
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Of two members of one name each reader takes another one (RFC 8259, 4): neither is taken here."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        message = f"{twice[:40]!a} is in it more than once"
+        raise ValueError(message)
+    return found
 
 
 def _no_constant(word: str) -> object:
@@ -139,7 +151,7 @@ def refusal(error: RequestError) -> Response:
 
 
 def _find(request: Request) -> tuple[Route, list[str]]:
-    path = request.target.partition("?")[0]
+    path = _path(request.target)
     given = [_decoded(part) for part in path.split("/")[1:]]
     fitting = [(route, found) for route in ROUTES if (found := _match(route.pattern, given)) is not None]
     if not fitting:
@@ -166,9 +178,22 @@ def _decoded(part: str) -> str:
     return unquote(part, errors="replace")
 
 
-def _query(target: str) -> dict[str, str]:
+def _path(target: str) -> str:
+    """Clients that speak as to a proxy send the whole URL, and a server must take it (RFC 9112, 3.2.2)."""
+    path = target.partition("?")[0]
+    if path.lower().startswith(("http://", "https://")):
+        return "/" + path.partition("://")[2].partition("/")[2]
+    return path
+
+
+def _query(target: str, known: set[str]) -> dict[str, str]:
     pairs = (pair.partition("=") for pair in target.partition("?")[2].split("&") if pair)
-    return {_decoded(name): _decoded(value) for name, _, value in pairs}
+    found = {_decoded(name): _decoded(value) for name, _, value in pairs}
+    if unknown := sorted(found.keys() - known):
+        there = f"there are {', '.join(sorted(known))}" if known else "options go into the body"
+        message = f"cannot read the query: {unknown[0][:40]!a} is no parameter here; {there}"
+        raise Rejected(HTTPStatus.BAD_REQUEST, Code.INVALID_ARGUMENT, message)
+    return found
 
 
 def as_json(value: object, name: str = "") -> object:

@@ -132,10 +132,10 @@ def test_what_makes_no_sense_empty_is_refused_by_name_on_every_surface(tmp_path)
     with Instance(tmp_path / "home") as crtrd:
         crtrd.start()
         marked(crtrd, tmp_path)
-        for key in ("key", "overlap", "at"):
-            status, answer, _ = trigger(crtrd, **{key: ""})
+        for key, text in (("key", ""), ("key", " "), ("overlap", ""), ("at", "")):
+            status, answer, _ = trigger(crtrd, **{key: text})
             assert (status, answer["error"]["code"]) == (400, "InvalidArgument")
-            done = crtrd.ctl("trigger", "job", f"--{key}", "", check=False)
+            done = crtrd.ctl("trigger", "job", f"--{key}", text, check=False)
             assert done.returncode in {1, 2}
             assert all(key in said for said in (answer["error"]["message"], done.stderr)), (answer, done.stderr)
         assert crtrd.rows("SELECT count(*) FROM occurrences") == [(0,)]

@@ -61,16 +61,58 @@ def test_trigger(server):
     assert split(server.ask(get("/v1/crons/tick/trigger", "POST")))[0] == 200
 
 
-@pytest.mark.parametrize("body", [b"[]", b"{", b"\xff", b'{"a": NaN}', b"[" * 50000, b'"x"'])
+@pytest.mark.parametrize("body", [b"[]", b"{", b"\xff", b'{"a": NaN}', b"[" * 50000, b'"x"',
+                                  b'{"key": "a", "key": "b"}', b'{"key": "a", "\\u006bey": "a"}', b"null",
+                                  b"\xef\xbb\xbf{}",
+                                  b'{"key": "a"} {}', b"key=a", b"\x1f\x8b", '{"key": "a"}'.encode("utf-16")])
 def test_bodies_that_are_no_object(server, body):
     status, _, content = split(server.ask(get("/v1/crons/tick/trigger", "POST", body)))
     assert (status, content["error"]["code"]) == (400, "BadRequest")
     assert not server.control.calls
 
 
+@pytest.mark.parametrize("path", ["/v1/crons/tick/trigger?key=k", "/v1/crons/tick/trigger?a", "/v1/crons?state=held"])
+def test_a_query_that_nobody_would_look_at_is_refused(server, path):
+    """A key in the query would be no key: each retry would run once more."""
+    method = "POST" if "trigger" in path else "GET"
+    status, _, content = split(server.ask(get(path, method)))
+    assert (status, content["error"]["code"]) == (400, "InvalidArgument")
+    assert not server.control.calls
+
+
+def test_a_request_as_to_a_proxy_is_taken(server):
+    server.control.verb_arm({"name": "tick"})
+    assert split(server.ask(get("http://host:80/v1/crons/tick/trigger", "POST")))[0] == 202
+    assert split(server.ask(get("HTTPS://host/v1/status?x")))[0] == 200
+    assert split(server.ask(get("http://host")))[0] == 404
+    assert split(server.ask(get("ftp://host/v1/status")))[0] == 404
+
+
+CHUNKED = b"POST /v1/crons/tick/trigger HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+SMUGGLED = get("/v1/crons/tick/trigger", "POST", b'{"key": "smuggled"}')
+
+
+@pytest.mark.parametrize("first", [
+    get("/v1/crons/tick/trigger", "POST", b"{}"), get("/v1/status"),
+    CHUNKED + b"Content-Length: 3\r\n\r\n0\r\n\r\n", CHUNKED + b"\r\n2;a=b\r\n{}\r\n0\r\nX: y\r\n\r\n",
+    b"POST /v1/crons/tick/trigger HTTP/1.0\r\n\r\n"])
+def test_one_request_a_connection_whatever_follows_it(server, first):
+    server.control.verb_arm({"name": "tick"})
+    answer = server.ask(first + SMUGGLED)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert split(answer)[0] in {200, 202}
+    assert len(server.control.calls) == 1
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
+        (b"POST /v1/crons/x/trigger HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} ", 400),
+        (b"POST /v1/crons/x/trigger HTTP/1.1\r\nHost: x\r\nContent-Length: +2\r\n\r\n{}", 400),
+        (b"POST /v1/crons/x/trigger HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n{}", 400),
+        (b"POST /v1/crons/x/trigger HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400),
+        (b"POST /v1/crons/x/trigger HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
+        (b"POST /v1/crons/x/trigger HTTP/1.1\r\nHost : x\r\n\r\n", 400),
         (get("/v1/nothing"), 404),
         (get("/"), 404),
         (get("/v1/status", "POST"), 405),
