@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from peewee import SqliteDatabase
 
-from crtrd.core.cron import Cron, Definition
+from crtrd.core.cron import Cron, Definition, Departed
 from crtrd.core.occurrence import Cell, Occurrence, Phase, Run
 from crtrd.ledger import rows
 
@@ -39,6 +39,8 @@ class Draft:
 
     def _forget(self) -> None:
         self.crons: dict[str, Cron | None] = {}
+        self.departed: dict[str, Departed | None] = {}
+        """What canceled crons left behind; it is put into the file at once."""
         self.names: dict[str, str] = {}
         """Ids by name, of crons that were put; one that was renamed or dropped meanwhile may still be here."""
         self.occurrences: dict[str, Occurrence | None] = {}
@@ -102,6 +104,12 @@ class Draft:
         self.note_crons(rows.cron_from_row(row) for row in self._read(rows.CRON_SELECT + " WHERE c.id IN", wanted))
         for each in wanted:
             self.crons.setdefault(each, None)
+
+    def read_departed(self, ids: Iterable[str]) -> None:
+        wanted = [each for each in dict.fromkeys(ids) if each not in self.departed]
+        self.departed.update((each, None) for each in wanted)
+        for row in self._read("SELECT id, cron, delivers FROM departed WHERE id IN", wanted):
+            self.departed[row[0]] = rows.departed_from_row(row)
 
     def crons_named(self, names: Iterable[str]) -> list[Cron]:
         found = self._read(rows.CRON_SELECT + " WHERE c.name IN", list(names))

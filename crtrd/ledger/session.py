@@ -111,6 +111,7 @@ class Session(Deliveries):
         draft.read_cells(occurrence_ids)
         draft.read_live(occurrence_ids)
         draft.read_crons(cron_ids)
+        draft.read_departed(cron_ids)
         if len(set(cron_ids)) > FEW:
             draft.read_open(cron_ids)
 
@@ -136,8 +137,9 @@ class Session(Deliveries):
         return self._draft.note_crons(map(rows.cron_from_row, found))
 
     def departed(self, cron_id: str) -> Departed | None:
-        row = self._one("SELECT id, cron, delivers FROM departed WHERE id = ?", cron_id)
-        return rows.departed_from_row(row) if row else None
+        if cron_id not in self._draft.departed:
+            self._draft.read_departed([cron_id])
+        return self._draft.departed[cron_id]
 
     def crons_due(self, now: int, limit: int = -1) -> list[Cron]:
         due = (" WHERE c.state = 'active' AND c.next_at IS NOT NULL AND c.next_at <= ? "
@@ -322,8 +324,10 @@ class Session(Deliveries):
                 self._database.execute_sql(
                     "INSERT OR REPLACE INTO departed (id, cron, delivers) VALUES (?, ?, ?)",
                     rows.departed_row(departed))
+                self._draft.departed[departed.cron.id] = departed
             case DropDeparted(cron_id):
                 self._database.execute_sql("DELETE FROM departed WHERE id = ?", (cron_id,))
+                self._draft.departed[cron_id] = None
             case PutOccurrence(occurrence):
                 self._draft.put_occurrence(occurrence)
             case PutCell(cell):
