@@ -57,36 +57,45 @@ def read_profile(table: Mapping[str, object], name: str, path: str) -> Profile:
     return Profile(name, path, **fields)
 
 
+BLANKS = " \t\r"
+BARE, SINGLE, DOUBLE = re.compile(r"(?:[^\\]|\\.)*"), re.compile("'([^']*)'"), re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
 def parse_environment(text: str) -> list[tuple[str, str]]:
     """The assignments of an environment file as systemd reads one (EnvironmentFile= in systemd.exec(5)).
 
     One a line; empty lines and those that start with # or ; are skipped; a value may stand in quotes. No variable is
-    substituted and no line continued. Raises ValueError with the number of the line.
+    substituted. What would go on in the next line, or after a quote, is refused. Raises ValueError with the number of
+    the line.
     """
     found = []
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.strip()
+    for number, raw in enumerate(text.split("\n"), 1):  # not splitlines, which ends lines at U+2028 and such too
+        line = raw.strip(BLANKS)
         if not line or line[0] in "#;":
             continue
         name, equals, value = line.partition("=")
         if not equals:
             raise ValueError(f"line {number}: it is no NAME=VALUE")
         try:
-            check_variable(name.rstrip(), "")
-            found.append((name.rstrip(), _unquoted(value.strip())))
+            pair = name.rstrip(BLANKS), _unquoted(value.lstrip(BLANKS))
+            check_variable(*pair)
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
+        found.append(pair)
     return found
 
 
 def _unquoted(value: str) -> str:
-    quote = value[:1]
-    if quote not in {"'", '"'}:
-        return value
-    if len(value) < 2 or value[-1] != quote:  # noqa: PLR2004 - both quotes
-        raise ValueError("the quote is not closed")
-    inner = value[1:-1]
-    return inner if quote == "'" else re.sub(r'\\([\\"$`])', r"\1", inner)
+    """In no quotes a backslash takes the meaning of what follows it, in double ones of four characters."""
+    if value[:1] not in {"'", '"'}:
+        if BARE.fullmatch(value) is None:
+            raise ValueError("a backslash at its end would join the next line, which is not done here")
+        return re.sub(r"\\(.)", r"\1", value)
+    whole = SINGLE.fullmatch(value) if value[0] == "'" else DOUBLE.fullmatch(value)
+    if whole is None:
+        closed = (SINGLE if value[0] == "'" else DOUBLE).match(value)
+        raise ValueError("something follows its quote" if closed else "the quote is not closed")
+    return whole[1] if value[0] == "'" else re.sub(r'\\([\\"$`])', r"\1", whole[1])
 
 
 def check_variable(name: str, value: object) -> None:
