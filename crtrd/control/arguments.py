@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from crtrd.config.keys import KEYS, Kind
 from crtrd.config.reader import printable
 from crtrd.core.cron import State
 from crtrd.core.occurrence import Result, Status
 from crtrd.errors import Code, RequestError
 from crtrd.ledger.queries import Filter
+from crtrd.schedule.spans import format_instant
 from crtrd.schedule.zone import END
 
 PAGE, PAGE_LIMIT = 200, 1000
 LONGEST = 64 * 1024
+MOMENTS = frozenset(key.name for key in KEYS if key.kind is Kind.INSTANT)
 SIGNED = 1 << 63  # what SQLite can compare with
 
 
@@ -58,6 +61,20 @@ def table(value: object, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise refuse(f"cannot read {what}: it must be a table")
     return value
+
+
+def keys(value: object, what: str) -> Mapping[str, Any]:
+    """Keys of a cron. Its times may be written as texts, as in a file, or travel as every time does on the bus."""
+    given = table(value, what)
+    return {name: _moment(name, each) if name in MOMENTS else each for name, each in given.items()}
+
+
+def _moment(name: str, value: object) -> object:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    if value == 0:
+        raise refuse(f"cannot read {name}: 0 is never; leave it out")
+    return format_instant(instant(value, name))
 
 
 def options(value: object, what: str, allowed: Mapping[str, type]) -> dict[str, Any]:

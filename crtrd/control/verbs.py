@@ -148,7 +148,7 @@ class Control:
         self.engine.post(make(self.engine.reactor.clock.wall(), self.engine.executor.ticket(reply)))
 
     def _arm(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
-        table = arguments.table(given[0], "definition")
+        table = arguments.keys(given[0], "definition")
         uid, cron_id = _uid(caller), uuid.uuid4().hex
         where = f"cron {_shown(table.get('name'))}"
         definition, account = new_definition(
@@ -159,7 +159,7 @@ class Control:
 
     def _change(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         cron = self.cron(given[0])
-        table = arguments.table(given[1], "changes")
+        table = arguments.keys(given[1], "changes")
         changes, account = changed_fields(
             table, cron, self.engine.executor, where=f"cron {cron.name}", pools=self.engine.limits.pools)
         if caller.limited:

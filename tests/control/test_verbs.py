@@ -329,6 +329,23 @@ def test_ids_in_details_find_what_they_name(desk):
 # what is refused when it is armed ------------------------------------------------------------------------------------
 
 
+REFUSED = {Code.INVALID_ARGUMENT, Code.INVALID_DEFINITION}
+
+
+def test_times_travel_into_a_cron_as_they_travel_out_of_it(desk):
+    """Microseconds since the epoch, as the bus has all of them."""
+    at = 1_900_000_000_123_456
+    desk.arm("one", starts_at=at, expires_at=at + 86_400_000_000, **DAILY)
+    stored = desk.store.queries.cron("one").definition
+    assert (stored.starts_at, stored.expires_at) == (at, at + 86_400_000_000)
+    desk.replies("change", "one", {"starts_at": at + 1})
+    assert desk.store.queries.cron("one").definition.starts_at == at + 1
+    for odd in (0, -1, 1 << 63, True):
+        assert desk.refused("arm", {"name": "two", "starts_at": odd, **DAILY}) in REFUSED
+        assert desk.refused("change", "one", {"starts_at": odd}) in REFUSED
+    assert desk.store.queries.cron("one").definition.starts_at == at + 1
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
