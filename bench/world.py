@@ -143,7 +143,9 @@ class World:
         self.machine.run(f"systemctl reload dbus.service; systemd-run --quiet --collect --unit={unit} "
                          f"python3 -I {INSIDE}/lean_bus.py")
         try:
-            self.settle(1)
+            # not by a call to it, which might activate the service that another row has left under this name
+            asked = "busctl call org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus NameHasOwner s "
+            self.wait_for(lambda: "true" in self.run(asked + "org.crtrd.Bench1"), what="the echo", pause=0.2)
             yield
         finally:
             self.machine.run(["systemctl", "stop", unit], check=False)

@@ -1,7 +1,8 @@
 """P4: the burst as another user, by a daemon of its ordinary size and by one that is 52 MB bigger."""
 
 from bench.burst import SETTINGS, Crtrd, floor
-from bench.core import ROUNDS, Line, at_least, figure, interleave, ratio
+from bench.core import ROUNDS, Line, at_least, figure, interleave, ratio, short
+from bench.scale import status
 from bench.world import World
 
 NAME = "P4"
@@ -13,9 +14,13 @@ def measure(world: World) -> list[Line]:
     small = Crtrd(world, {"user": "nobody", "cwd": "/"}, {})
     big = Crtrd(world, {"user": "nobody", "cwd": "/"}, {"BENCH_BALLAST": BALLAST})
 
+    sizes: dict[int, float] = {}
+
     def burst(daemon: Crtrd) -> float:
         daemon.begin(SETTINGS)
-        return daemon().rate
+        rate = daemon().rate
+        sizes[id(daemon)] = int(status(world.main_pid(), "VmRSS")) / 1024
+        return rate
 
     found = interleave(ROUNDS, {"floor": lambda: floor(world).rate, "small": lambda: burst(small),
                                 "big": lambda: burst(big)}, warm=0)
@@ -25,5 +30,5 @@ def measure(world: World) -> list[Line]:
                  ratio(found["small"], found["floor"]), 0.45, "x",
                  more=f"{rates['small']} runs/s, floor {rates['floor']}"),
         at_least(f"the same rate in a daemon {BALLAST} MB bigger: ≥ 0.9x", ratio(found["big"], found["small"]), 0.9,
-                 "x", more=f"{rates['big']} runs/s"),
+                 "x", more=f"{rates['big']} runs/s; {short(sizes[id(big)])} and {short(sizes[id(small)])} MB resident"),
     ]
