@@ -14,7 +14,6 @@ pipe of a run that is over must get SIGPIPE.
 """
 
 import os
-import secrets
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -71,7 +70,7 @@ class Box:
 
     def take_up(self) -> Stored:
         """What an earlier life has put in. It stays here; the descriptors that are returned are the caller's."""
-        mark = secrets.token_hex(16).encode("ascii")
+        mark = os.urandom(16).hex().encode("ascii")
         self.entrance.send(mark)
         found: Stored = {}
         while True:
@@ -161,7 +160,7 @@ class Boxes:
         return box
 
     def _make(self) -> Box:
-        name = f"{_MARK}{secrets.token_hex(14)}"
+        name = f"{_MARK}{os.urandom(14).hex()}"
         box = Box(name, *socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         self._boxes.append(box)
         (first, end), (second, entrance) = _ends(box)

@@ -9,7 +9,6 @@ import errno
 import fcntl
 import marshal
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -50,7 +49,7 @@ class Spawner:
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self.tokens: set[str] = set()
         """Runs whose child is, or may be, a child of this spawner."""
-        self.name, control, self.pidfd = (secrets.token_hex(16), *_launch()) if inherited is None else inherited
+        self.name, control, self.pidfd = (os.urandom(16).hex(), *_launch()) if inherited is None else inherited
         """In place of a run id where its descriptors are kept: several of earlier lives may be there at once."""
         self._control: socket.socket | None = socket.socket(fileno=control)
         self._control.settimeout(0)
