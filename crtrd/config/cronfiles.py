@@ -157,6 +157,7 @@ class _Listing:
 
     def __init__(self) -> None:
         self.mains: dict[str, str] = {}
+        """The folder of each name."""
         self.edits: dict[str, dict[str, str]] = {}
         self.faults: list[ConfigError] = []
         self.whole = True
@@ -171,11 +172,14 @@ class _Listing:
             if above != top:
                 self.edits.setdefault(os.path.basename(above).removesuffix(EDITS), {})[name] = path
             elif NAME.fullmatch(name.removesuffix(SUFFIX)):
-                self.mains[name.removesuffix(SUFFIX)] = path
+                self.mains[name.removesuffix(SUFFIX)] = top
             elif not _masks(path):
                 self.faults.append(ConfigError(path, "", "its name without .toml is no name of a cron"))
             if number % LOOKS == 0:
                 yield None
+
+    def path_of(self, name: str) -> str:
+        return f"{self.mains[name]}/{name}{SUFFIX}"
 
     def edits_of(self, name: str) -> list[str]:
         found = self.edits.get(name, {})
@@ -193,7 +197,7 @@ class _Portion:
 
     def take(self, name: str, listing: _Listing, read: Read, timezone: str) -> None:
         try:
-            cron = _load(name, listing.mains[name], listing.edits_of(name), read, timezone)
+            cron = _load(name, listing.path_of(name), listing.edits_of(name), read, timezone)
         except ConfigError as error:
             self.faults.append(error)
             self.kept.append(name)

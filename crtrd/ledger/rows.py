@@ -108,7 +108,7 @@ def dump_definition(definition: Definition) -> str:
     return json.dumps(kept, ensure_ascii=True, separators=(",", ":"))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def load_definition(text: str) -> Definition:
     """The definition of a stored text; raises ValueError where the text is damaged or from a newer crtrd."""
     values = json.loads(text)

@@ -33,6 +33,8 @@ BUSY_SECONDS = 5
 LOG_LARGE = 64 << 20
 """Bytes of SQLite's log from which on it is told: somebody reads and does not end, so that it cannot be emptied."""
 LOG_KEPT = 16 << 20
+READER_CACHE = -1000
+"""KiB, as SQLite wants them: views are answered by indexes, and a list goes through all pages once."""
 ALIVE = 5.0
 """Seconds."""
 PRAGMAS = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1, "cache_size": -4000,
@@ -86,6 +88,7 @@ class Store:
                 raise reached
             with _speaking(self.path):
                 self._database.connect()
+                self._database.execute_sql(f"PRAGMA cache_size = {READER_CACHE}")
         except OSError as error:
             self.close()
             raise LedgerError(f"cannot open ledger {self.path}: {error.strerror}") from error
