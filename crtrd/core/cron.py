@@ -154,6 +154,8 @@ class Cron:
     stays in the ledger as it is."""
     account: str = ""
     """`uid name` of whom it was to run as when it was armed; a uid or name that means another now starts nothing."""
+    decided: int = 0
+    """How far `considered` was before the clock was set back: a clock that has come past it owes nothing up to here."""
 
     @property
     def name(self) -> str:

@@ -42,6 +42,15 @@ class Owing:
     why_missed: Reason
 
 
+def undecided(cron: Cron, now: int) -> int:
+    """After which instant those begin that are still to be decided.
+
+    A clock that was far back for a while (no battery, and the network comes later) has missed nothing of what it had
+    already been through: not what ran and was forgotten since, nor what lay before the cron was armed.
+    """
+    return max(cron.considered, cron.decided) if cron.decided <= now else cron.considered
+
+
 def owe_due(cron: Cron, now: int, facts: Facts, why_missed: Reason) -> Iterator[Effect]:
     """Decide every instant of an active cron up to `now` and plan its next wake-up.
 
@@ -50,12 +59,13 @@ def owe_due(cron: Cron, now: int, facts: Facts, why_missed: Reason) -> Iterator[
     if not cron.damage and (why := fault(cron)):
         yield from park(cron, why)
         return
-    span = timetable(cron).span(cron.considered, now, KEEP)
+    start = undecided(cron, now)
+    span = timetable(cron).span(start, now, KEEP)
     instants, older = span.newest, span.count - len(span.newest)
     if cron.after_end_at is not None and cron.after_end_at <= now:
         instants = tuple(sorted({*instants, cron.after_end_at}))
     if older > 0:
-        yield from coalesced(cron, span.newest[0], older, now, facts)
+        yield from coalesced(cron, start, span.newest[0], older, now, facts)
     known = facts.known(occurrence_id(cron.id, Origin.SCHEDULE, each, "") for each in instants)
     skips, owing = set(cron.skip_next), Owing(now, instants, older, why_missed)
     cron = replace(
@@ -141,14 +151,14 @@ def refuse(new: Occurrence, to: Status, reason: Reason, detail: str, now: int) -
 
 
 def coalesced(
-    cron: Cron, before: int, count: int, now: int, facts: Facts, why: Reason = Reason.COALESCED
+    cron: Cron, after: int, before: int, count: int, now: int, facts: Facts, why: Reason = Reason.COALESCED
 ) -> Iterator[Effect]:
-    """One row for the `count` instants from `considered` to before `before`.
+    """One row for the `count` instants after `after` to before `before`.
 
     Some of them can have rows already, where the clock was set back: those are not counted again.
     """
-    first = unknown_after(cron, cron.considered, facts)
-    count -= facts.covered(cron.id, cron.considered, before)
+    first = unknown_after(cron, after, facts)
+    count -= facts.covered(cron.id, after, before)
     if first is None or first >= before or count <= 0:
         return
     detail = f"{count} instants from {format_instant(first)} to before {format_instant(before)}"
@@ -215,12 +225,13 @@ def _over(cron: Cron, now: int, *, done: bool) -> bool:
 
 def paused_span(cron: Cron, now: int, facts: Facts) -> Iterator[Effect]:
     """At the end of a pause: the instants that fell into it get their rows, and none of them runs."""
-    span = timetable(cron).span(cron.considered, now, KEEP)
+    start = undecided(cron, now)
+    span = timetable(cron).span(start, now, KEEP)
     instants, older = set(span.newest), span.count - len(span.newest)
     if cron.after_end_at is not None and cron.after_end_at <= now:
         instants.add(cron.after_end_at)
     if older > 0:
-        yield from coalesced(cron, span.newest[0], older, now, facts, Reason.PAUSED)
+        yield from coalesced(cron, start, span.newest[0], older, now, facts, Reason.PAUSED)
     known = facts.known(occurrence_id(cron.id, Origin.SCHEDULE, each, "") for each in instants)
     for instant in sorted(instants):
         row = scheduled(cron, instant, now)

@@ -122,7 +122,7 @@ def redefine(
         yield from paused_span(old, now, facts)
     cron = replace(old, definition=definition, damage="", changed_at=now, considered=max(now, old.considered))
     if definition.schedule != old.definition.schedule:
-        cron = replace(cron, anchor=now - now % SECOND, after_end_at=None, last_boot=limits.boot_id)
+        cron = replace(cron, anchor=now - now % SECOND, after_end_at=None, last_boot=limits.boot_id, decided=0)
     if account is not None:
         cron = replace(cron, account=account)
     revived = old.state is State.FINISHED and timing_differs(definition, old.definition)

@@ -211,7 +211,8 @@ def _replan(now: int, facts: Facts) -> Iterator[Effect]:
     for occurrence in facts.postponed(now):
         yield from _bring_forward(occurrence, now, facts)
     for cron in facts.crons_ahead(now):
-        moved = replace(cron, considered=min(cron.considered, now), anchor=earlier_anchor(cron, now))
+        moved = replace(cron, considered=min(cron.considered, now), anchor=earlier_anchor(cron, now),
+                        decided=max(cron.decided, cron.considered) if cron.considered > now else cron.decided)
         yield PutCron(moved)
         yield from plan(moved, now, facts)
 

@@ -18,6 +18,7 @@ class CronRow(Model):
     changed_at = IntegerField()
     anchor = IntegerField()
     considered = IntegerField()
+    decided = IntegerField()
     next_at = IntegerField(null=True)
     after_end_at = IntegerField(null=True)
     failures = IntegerField()

@@ -157,9 +157,9 @@ def cron_row(cron: Cron, serial: int) -> Row:
     definition = cron.definition
     return (
         cron.id, cron.name, dump_definition(definition), cron.state, cron.paused_by, cron.note, cron.owner,
-        cron.created_at, cron.changed_at, cron.anchor, cron.considered, cron.next_at, cron.after_end_at,
-        cron.failures, cron.runs_counted, cron.last_boot, json.dumps(cron.skip_next), definition.overlap,
-        definition.pool, cron.account, cron.failing_since, cron.failing_count, cron.source, serial,
+        cron.created_at, cron.changed_at, cron.anchor, cron.considered, cron.decided, cron.next_at,
+        cron.after_end_at, cron.failures, cron.runs_counted, cron.last_boot, json.dumps(cron.skip_next),
+        definition.overlap, definition.pool, cron.account, cron.failing_since, cron.failing_count, cron.source, serial,
     )
 
 
@@ -174,10 +174,10 @@ def cron_from_row(row: Row) -> Cron:
         state, damage = State.PAUSED, damage or f"its state is {row[3]!r}"
     return Cron(
         id=row[0], definition=definition, state=state, paused_by=PAUSED_BY.get(row[4], PausedBy.FAILURE), note=row[5],
-        owner=row[6], created_at=row[7], changed_at=row[8], anchor=row[9], considered=row[10], next_at=row[11],
-        after_end_at=row[12], failures=row[13], runs_counted=row[14], last_boot=row[15],
-        skip_next=_list_of(int, row[16]), damage=damage, account=row[19],
-        failing_since=row[20], failing_count=row[21], source=row[22],
+        owner=row[6], created_at=row[7], changed_at=row[8], anchor=row[9], considered=row[10],
+        decided=row[11] or 0, next_at=row[12], after_end_at=row[13], failures=row[14], runs_counted=row[15],
+        last_boot=row[16], skip_next=_list_of(int, row[17]), damage=damage, account=row[20],
+        failing_since=row[21], failing_count=row[22], source=row[23],
     )
 
 
@@ -202,15 +202,16 @@ def _list_of(kind: type[T], text: str) -> tuple[T, ...]:
 
 
 CRON_BOOKKEEPING = (
-    "state", "paused_by", "note", "changed_at", "anchor", "considered", "next_at", "after_end_at", "failures",
-    "runs_counted", "last_boot", "skip_next", "account", "failing_since", "failing_count", "source",
+    "state", "paused_by", "note", "changed_at", "anchor", "considered", "decided", "next_at", "after_end_at",
+    "failures", "runs_counted", "last_boot", "skip_next", "account", "failing_since", "failing_count", "source",
 )
 
 
 def cron_update(cron: Cron) -> Row:
     return (
-        cron.state, cron.paused_by, cron.note, cron.changed_at, cron.anchor, cron.considered, cron.next_at,
-        cron.after_end_at, cron.failures, cron.runs_counted, cron.last_boot, json.dumps(cron.skip_next), cron.account,
+        cron.state, cron.paused_by, cron.note, cron.changed_at, cron.anchor, cron.considered, cron.decided,
+        cron.next_at, cron.after_end_at, cron.failures, cron.runs_counted, cron.last_boot, json.dumps(cron.skip_next),
+        cron.account,
         cron.failing_since, cron.failing_count, cron.source, cron.id,
     )
 

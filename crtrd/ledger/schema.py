@@ -144,8 +144,10 @@ STEP_10 = (
 )
 """What is asked at each start, and for each property of the manager: without looking through all crons."""
 
+STEP_11 = ("ALTER TABLE crons ADD COLUMN decided INTEGER NOT NULL DEFAULT 0",)
+
 STEPS: tuple[tuple[str, ...], ...] = (
-    STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7, STEP_8, STEP_9, STEP_10)
+    STEP_1, STEP_2, STEP_3, STEP_4, STEP_5, STEP_6, STEP_7, STEP_8, STEP_9, STEP_10, STEP_11)
 """Step N brings a ledger from version N-1 to N. Steps that have been released are never edited."""
 
 

@@ -138,3 +138,67 @@ def test_a_clock_before_the_anchor_keeps_the_phase(world, back):
     assert world.now < world.cron().next_at <= world.now + H
     world.clock_set(armed + 2 * H)
     assert world.cron().next_at % H == phase
+
+
+ONE_OF_EACH = {
+    "minutely": ("* * * * *",), "hourly": ("0 * * * *",), "daily": ("30 2 * * *",), "yearly": ("@yearly",),
+    "leap": ("0 0 29 2 *",), "every": ("every 1h",), "once": ("at 2026-12-01T10:30:00Z",),
+}
+
+
+@pytest.mark.parametrize("noticed", ["at once", "by the next life"])
+def test_a_boot_without_a_clock_owes_nothing_that_lay_before(world, noticed):
+    """A machine without a battery is in 1970 until the network comes: nothing before its last hour was missed.
+
+    Each boot would run a yearly job whose last row is forgotten by now, or that of a leap day before it was armed.
+    """
+    for name, schedule in ONE_OF_EACH.items():
+        world.arm(name, schedule=schedule)
+    for _ in range(8):
+        world.wake(M)
+        world.end_all(name="minutely")
+    world.now = 10 * S
+    world.restart(boot_id="c" * 32)
+    world.wake(3 * M)
+    world.end_all(name="minutely")
+    if noticed == "at once":
+        world.clock_set(T0 + H)
+        world.wake()
+    else:
+        world.now = T0 + H
+        world.restart()
+        world.wake()
+    ran = {name: [row.instant for row in world.rows(name) if row.instant >= T0 and row.status != "missed"]
+           for name in ONE_OF_EACH}
+    assert ran["minutely"] == [*(T0 + n * M for n in range(1, 9)), T0 + H]
+    assert (ran["hourly"], ran["every"], ran["once"]) == ([T0 + H], [T0 + H], [T0 + 30 * M])
+    assert [len(world.rows(name)) for name in ("daily", "yearly", "leap")] == [0, 0, 0]
+    missed = [row for row in world.rows("minutely") if row.status == "missed" and row.instant >= T0]
+    assert sum(row.covers or 1 for row in missed) == 51
+    assert world.cron("leap").next_at == at("2028-02-29T00:00:00Z")
+
+
+def test_an_instant_is_owed_after_a_clock_that_was_ahead_came_back(world):
+    """What was decided in the wrong future stands in the way of nothing that follows in the right time."""
+    world.arm(schedule=("* * * * *",))
+    world.now = at("2098-01-01T00:00:00Z")
+    world.wake()
+    world.end_all()
+    world.clock_set(T0 + D)
+    assert world.cron().next_at == T0 + D + M
+    world.now = T0 + D + 10 * M
+    world.restart()
+    found = [row for row in world.rows() if T0 + D < row.instant <= T0 + D + 10 * M]
+    assert [row.instant for row in found] == [T0 + D + n * M for n in range(1, 11)]
+    assert [str(row.status) for row in found][-1] == "running"
+
+
+def test_a_new_schedule_is_owed_from_its_change_on_whatever_the_old_one_had_decided(world):
+    world.arm(schedule=("0 * * * *",))
+    world.wake(2 * H)
+    world.end_all()
+    world.clock_set(T0)
+    world.change(schedule=("30 10 * * *",))
+    world.now = T0 + 3 * H
+    world.restart()
+    assert [row.instant for row in world.rows() if row.status == "running"] == [T0 + 30 * M]

@@ -56,9 +56,9 @@ DEFINITIONS = st.builds(
 )
 CRONS = st.builds(
     Cron, id=ID, definition=DEFINITIONS, state=st.sampled_from(State), owner=NUMBER, created_at=NUMBER,
-    changed_at=NUMBER, anchor=NUMBER, considered=NUMBER, next_at=maybe(NUMBER), paused_by=st.sampled_from(PausedBy),
-    note=TEXT, failures=NUMBER, runs_counted=NUMBER, after_end_at=maybe(NUMBER), last_boot=TEXT,
-    skip_next=st.lists(NUMBER, max_size=3).map(tuple), account=TEXT, failing_since=maybe(NUMBER),
+    changed_at=NUMBER, anchor=NUMBER, considered=NUMBER, decided=NUMBER, next_at=maybe(NUMBER),
+    paused_by=st.sampled_from(PausedBy), note=TEXT, failures=NUMBER, runs_counted=NUMBER, after_end_at=maybe(NUMBER),
+    last_boot=TEXT, skip_next=st.lists(NUMBER, max_size=3).map(tuple), account=TEXT, failing_since=maybe(NUMBER),
     failing_count=NUMBER, source=TEXT,
 )
 DEPARTED = st.builds(Departed, cron=CRONS, delivers=TEXT)
