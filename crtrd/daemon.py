@@ -73,6 +73,7 @@ USAGE = "usage: crtrd [--system|--user] [--version]"
 READY_WITHIN = 2_000_000  # the bus may be away; the socket and the schedule work without it
 SOON = 5_000_000  # the spawner comes up while we wait for an instant this near
 COLD_START_MARGIN = 50_000  # what systemd itself needs between its timer and our first instruction
+LONGEST_START = 5_000_000  # more than that was a repair, or a wait for the ledger, and says nothing of the next start
 REFUSED_PAUSE = 2.0
 OPEN_AGAIN = (200_000, 1_000_000, 5_000_000)  # the last one again and again
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -315,7 +316,7 @@ class Daemon:
             return
         self.ready = True
         self.notifier.ready("running")
-        self.lifecycle.lead = self._age() + COLD_START_MARGIN
+        self.lifecycle.lead = min(self._age() + COLD_START_MARGIN, LONGEST_START)
         self.lifecycle.start()
         owed = self.engine.owed
         if owed and owed.next_wake is not None and owed.next_wake - self.clock.wall() < SOON:
