@@ -5,8 +5,7 @@ Nothing here opens or creates anything; `Places` only spells out where things li
 
 from collections.abc import Mapping
 from pathlib import Path
-
-from crtrd.values import dataclass
+from typing import NamedTuple
 
 BUS_NAME = "org.crtrd.Crtrd1"
 BUS_PATH = "/org/crtrd/Crtrd1"
@@ -24,9 +23,8 @@ ESCALATE_UNIT = "crtrd-escalate@"
 SYSLOG_IDENTIFIER = "crtrd"
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where one instance keeps its files. All folders are absolute."""
+class Places(NamedTuple):
+    """Where one instance keeps its files. All folders are absolute. No dataclass: crtrctl loads it, without inspect."""
 
     config: Path
     """crtrd.toml, crtrd.toml.d/, crons.d/, profiles.d/, calendars.d/"""

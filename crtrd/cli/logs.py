@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shutil
 
 from crtrd.cli.session import FAILED, Failure, Session
 
@@ -68,6 +67,8 @@ def _hidden(path: str) -> bool:
 
 
 def logs(session: Session) -> int:
+    import shutil  # noqa: PLC0415 - with all its compressors; `status` imports this module
+
     options = session.options
     program = shutil.which("journalctl")
     if program is None:
@@ -89,7 +90,8 @@ def logs(session: Session) -> int:
 
 def last_lines(session: Session, cron_id: str) -> list[str]:
     """The newest lines of a cron, none where the journal has none or may not be read."""
-    import subprocess  # noqa: PLC0415 - for two verbs alone
+    import shutil  # noqa: PLC0415 - for two verbs alone
+    import subprocess  # noqa: PLC0415
 
     program = shutil.which("journalctl")
     if program is None:

@@ -1,9 +1,6 @@
 """The pager in front of long answers, chosen as systemctl chooses its own (systemctl(1), ENVIRONMENT)."""
 
 import os
-import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +16,8 @@ def paged() -> Iterator[None]:
     if not command:
         yield
         return
+    import subprocess  # noqa: PLC0415 - most answers go into a pipe, or are short
+
     sys.stdout.flush()
     terminal = os.dup(1)
     pager = subprocess.Popen(command, stdin=subprocess.PIPE, env={"LESS": _options(), **os.environ})
@@ -38,6 +37,9 @@ def paged() -> Iterator[None]:
 
 def choose(environ: dict[str, str]) -> list[str]:
     """$SYSTEMD_PAGER, $PAGER, less, more; an empty value or `cat` means none."""
+    import shlex  # noqa: PLC0415 - see above
+    import shutil  # noqa: PLC0415
+
     for name in ("SYSTEMD_PAGER", "PAGER"):
         if name in environ:
             words = shlex.split(environ[name])

@@ -5,8 +5,7 @@ values is `config.reader`'s.
 """
 
 from enum import StrEnum
-
-from crtrd.values import dataclass
+from typing import NamedTuple
 
 
 class Kind(StrEnum):
@@ -21,8 +20,7 @@ class Kind(StrEnum):
     CHOICE = "choice"
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     name: str
     kind: Kind
     doc: str

@@ -123,5 +123,6 @@ def test_what_status_imports(crtrd):
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "jeepney" in loaded
     assert not {name.partition(".")[0] for name in loaded} & {
-        "asyncio", "peewee", "pystemd", "psutil", "h11", "sqlite3", "urllib3", "tomllib"}
+        "asyncio", "peewee", "pystemd", "psutil", "h11", "sqlite3", "urllib3", "tomllib", "dataclasses", "shutil",
+        "subprocess"}
     assert not {name for name in loaded if name.startswith(("crtrd.engine", "crtrd.ledger", "crtrd.control"))}
