@@ -150,9 +150,10 @@ class Control:
     def _arm(self, given: tuple[object, ...], caller: Caller, reply: Reply) -> None:
         table = arguments.keys(given[0], "definition")
         uid, cron_id = _uid(caller), uuid.uuid4().hex
-        where = f"cron {_shown(table.get('name'))}"
+        where, contexts = f"cron {_shown(table.get('name'))}", self.engine.executor.contexts
+        contexts.this_turn(self.engine.reactor.soon)
         definition, account = new_definition(
-            table, self.engine.executor, uid, where=where, timezone=host_zone(), pools=self.engine.limits.pools)
+            table, self.engine.executor, uid, where=where, timezone=contexts.zone(), pools=self.engine.limits.pools)
         self.post(
             lambda now, ticket: events.ArmRequested(now, ticket, uid, cron_id, definition, account),
             _mapped(reply, lambda cron: {"id": cron.id, "next": cron.next_at}, Cron))

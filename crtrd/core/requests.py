@@ -79,8 +79,10 @@ def admit(cron: Cron, now: int, facts: Facts, *, caller: int) -> Iterator[Effect
     armed = facts.cron(cron.id) or cron
     if armed.state is State.FINISHED:
         raise RequestError(Code.INVALID_DEFINITION, f"cannot arm {cron.name!r}: schedule: no instant lies ahead")
-    otherwise = "next after the next boot" if timetable(armed).on_boot else "only when triggered"
-    upcoming = otherwise if armed.next_at is None else f"next {format_instant(armed.next_at)}"
+    if armed.next_at is not None:
+        upcoming = f"next {format_instant(armed.next_at)}"
+    else:
+        upcoming = "next after the next boot" if timetable(armed).on_boot else "only when triggered"
     yield reports.cron_event("armed", armed, f"armed, {upcoming}", caller)
 
 

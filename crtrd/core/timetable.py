@@ -64,9 +64,10 @@ _when = attrgetter(
 def _found(definition: Definition, anchor: int, salt: str) -> Schedule | ScheduleError | ValueError:
     """Most schedules say the same whoever has them: one that is compiled serves all that are spelled alike."""
     when = _when(definition)
-    if definition.jitter or any("~" in text or text.lstrip()[:5].lower() == "every" for text in definition.schedule):
-        return _compiled(when, anchor, salt)
-    return _compiled(when, 0, "")
+    for text in definition.schedule:
+        if "~" in text or text.lstrip()[:5].lower() == "every":
+            return _compiled(when, anchor, salt)
+    return _compiled(when, anchor, salt) if definition.jitter else _compiled(when, 0, "")
 
 
 @lru_cache(maxsize=1024)

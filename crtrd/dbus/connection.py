@@ -200,8 +200,12 @@ class Connection:
             self._read()
 
     def _write(self, data: bytes, fds: Iterable[int] = ()) -> None:
-        self._join_told()
-        self._queue(data, fds)
+        if fds:
+            self._join_told()
+            self._queue(data, fds)
+        else:
+            told, self._told = self._told, []
+            self._queue(b"".join((*told, data)))
 
     def _pass_on_told(self) -> None:
         if self.open:

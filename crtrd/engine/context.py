@@ -7,13 +7,13 @@ no such case: the command then runs as its owner, and that is said.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from errno import EPERM
 
 from crtrd.config.inherited import difference, follow
-from crtrd.config.loader import host, load_environment, load_profile
+from crtrd.config.loader import host, host_zone, load_environment, load_profile
 from crtrd.config.profile import Profile
 from crtrd.config.resources import LIMITS, read_limit, read_number, scope_properties
 from crtrd.core.cron import Cron, Definition
@@ -53,15 +53,32 @@ class Contexts:
     def __init__(self, places: Places) -> None:
         self.places = places
         self._accounts: dict[tuple[str, int], Account] | None = None
+        self._zone: str | None = None
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """What is asked for inside begins, or is armed, at one time: one look at an account will do."""
-        before, self._accounts = self._accounts, {}
+        before, self._accounts, self._zone = self._accounts, {}, None
         try:
             yield
         finally:
             self._accounts = before
+
+    def this_turn(self, soon: Callable[[Callable[[], None]], None]) -> None:
+        """What is asked for from now until `soon` calls back is asked for at one time too."""
+        if self._accounts is None:
+            self._accounts, self._zone = {}, None
+            soon(self._turn_over)
+
+    def _turn_over(self) -> None:
+        self._accounts = None
+
+    def zone(self) -> str:
+        """The host's time zone."""
+        if self._accounts is None:
+            return host_zone()
+        self._zone = self._zone or host_zone()
+        return self._zone
 
     def of(self, run: Run, cron: Cron, *, head: int) -> Context:
         """Raises LaunchError."""

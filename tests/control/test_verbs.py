@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from crtrd.control.verbs import Control
 from crtrd.core.effects import PutOccurrence
+from crtrd.engine import context
+from crtrd.engine.accounts import find_account
 from crtrd.engine.lifecycle import Stage
 from crtrd.errors import Code, ConfigError, LedgerError, RequestError
 from tests.control.conftest import ROOT
@@ -419,3 +421,16 @@ def test_instants_that_take_long_to_find_are_found_over_many_turns(desk, monkeyp
         desk.reactor.turn(0)
         assert len(answers[0]) == 5
     assert desk.refused("calendar", {"schedule": ["@daily"] * 1001}, 0, 1) is Code.INVALID_ARGUMENT
+
+
+def test_what_is_armed_in_one_turn_is_looked_up_once(desk, monkeypatch):
+    """Sixty calls in flight ask for one account; the next turn asks anew, for it may have changed."""
+    looks = []
+    monkeypatch.setattr(context, "find_account", lambda *what: looks.append(what) or find_account(*what))
+    found = []
+    for turn in range(2):
+        for number in range(20):
+            desk.control.call("arm", ({"name": f"c{turn}-{number}", "command": ["true"]},), ROOT, found.append)
+        while len(found) < 20 * (turn + 1):
+            desk.reactor.turn(50_000)
+    assert len(looks) == 2

@@ -1,11 +1,14 @@
 """Cron files: layers, masks, drop-ins, faults by file and line; and convergence on a real ledger."""
 
 import os
+import tomllib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crtrd import names
-from crtrd.config import cronfiles
+from crtrd.config import cronfile, cronfiles
 from crtrd.config.cronfiles import load_crons, loading, mark_of, verify_file
 from crtrd.core import events, files
 from crtrd.core.effects import Announce, Answer, PutCron
@@ -187,6 +190,29 @@ def test_verify_reads_as_the_daemon_would(folders):
     assert verify_file(folders.write("a.toml"), "UTC").name == "a"
     with pytest.raises(ConfigError, match="empty"):
         verify_file(folders.write("b.toml", ""), "UTC")
+
+
+KEY = st.sampled_from(["schedule", "command", "retries", "name", "x", "a_b"])
+TEXT = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(
+    ["", "\\", "#", "]", '", "', "=", "\x7f", " = "])
+VALUE = st.one_of(
+    TEXT.map('"{}"'.format), st.lists(TEXT.map('"{}"'.format)).map(", ".join).map("[{}]".format),
+    st.integers(0, 10**11).map(str), st.sampled_from(["true", "false", "00", "1.5", "[]", "[1]", "{}", "'x'", ""]))
+LINE = st.builds("{} = {}\n".format, KEY, VALUE) | st.sampled_from(
+    ["\n", "# x\n", "[cron]\n", "x=1\n", "[cron.env]\n"])
+
+
+@given(st.lists(LINE, max_size=4).map("".join), st.sampled_from(["[cron]\n", "[cron] \n", ""]))
+def test_plain_files_are_read_as_any_other(lines, first):
+    """What has a way of its own says what tomllib says, and is refused by nobody else."""
+    plain = cronfile._read_plain(first + lines)
+    if plain is not None:
+        assert tomllib.loads(first + lines)["cron"] == plain
+
+
+def test_most_files_are_plain():
+    assert cronfile._read_plain(DAILY + 'retries = 3\nsinks = []\n') == {
+        "schedule": ["0 2 * * *"], "command": ["true"], "retries": 3, "sinks": []}
 
 
 # converging ------------------------------------------------------------------------------------------------------
