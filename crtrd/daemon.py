@@ -31,7 +31,7 @@ from crtrd.dbus.service import BusService
 from crtrd.delivery.attempt import TAKEN, Said, failed
 from crtrd.delivery.worker import Couriers, Lent
 from crtrd.engine import crashpoints
-from crtrd.engine.boxes import Boxes
+from crtrd.engine.boxes import OF_A_USER, Boxes
 from crtrd.engine.context import Contexts
 from crtrd.engine.descriptors import DRAINED, EXECUTED_AT, Descriptors
 from crtrd.engine.engine import Engine
@@ -97,7 +97,7 @@ class Daemon:
         self.clock = Clock()
         self.reactor = Reactor(self.clock)
         self.descriptors = Descriptors(self.reactor, self.notifier, passed)
-        self.boxes = Boxes(self.reactor, self.descriptors)
+        self.boxes = Boxes(self.reactor, self.descriptors, None if os.geteuid() == 0 else OF_A_USER)
         self.journal = Journal(sys.stderr)
         self.journal.aloud = not is_journal(sys.stderr, environ)
         self.boot_id = self.clock.boot_id()

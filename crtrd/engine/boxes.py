@@ -30,6 +30,9 @@ LINGER = 1_000_000
 LONGEST = 256
 MOST = 16
 """Descriptors of one run at most."""
+OF_A_USER = 100
+"""Runs of a user's instance in boxes. What is under way counts for all programs of a user together, and those that have
+the usual limit of 1024 and no privilege could send no descriptor any more (unix(7), ETOOMANYREFS)."""
 _MARK = "box"
 _SPACE = socket.CMSG_SPACE(4 * MOST)
 _CONTROL = "control"
@@ -109,8 +112,9 @@ class Box:
 class Boxes:
     """`keep` and `drop` while runs live, in place of those of `descriptors`, which has what goes into no box."""
 
-    def __init__(self, reactor: Reactor, descriptors: Descriptors) -> None:
-        self._reactor, self._descriptors = reactor, descriptors
+    def __init__(self, reactor: Reactor, descriptors: Descriptors, most: int | None = None) -> None:
+        """At most MOST runs are put into boxes; None: any number. The others' descriptors go to the manager."""
+        self._reactor, self._descriptors, self._most = reactor, descriptors, most
         self._sifting = False
         """A timer is set."""
         self._boxes: list[Box] = []
@@ -121,7 +125,8 @@ class Boxes:
     def keep(self, owner: str, fds: Mapping[str, int], kept: Callable[[], None]) -> None:
         """Copies of `fds` are kept; `kept` is called when they are safe, or the manager is too busy for too long."""
         try:
-            box = self._put(owner, fds) if _CONTROL not in fds else None  # sockets in sockets: a cycle is never freed
+            # sockets in sockets: a cycle is never freed
+            box = self._put(owner, fds) if _CONTROL not in fds and not self._full() else None
         except OSError:  # no descriptor, no room, or too many under way (unix(7), ETOOMANYREFS)
             box = None
         if box is None:
@@ -152,6 +157,9 @@ class Boxes:
         """Our ends; the manager's stay as they are."""
         for box in self._boxes:
             box.close()
+
+    def _full(self) -> bool:
+        return self._most is not None and sum(len(box.owners) for box in self._boxes) >= self._most
 
     def _put(self, owner: str, fds: Mapping[str, int]) -> Box:
         box = next((each for each in self._boxes if len(each.owners) < ROOM), None) or self._make()

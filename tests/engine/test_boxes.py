@@ -50,8 +50,9 @@ def life(store, reactor):
     """Boxes of a further life, which is passed what the manager has."""
     lives = []
 
-    def begin(passed=None):
-        lives.append(Boxes(reactor, Descriptors(reactor, store, store.next_life() if passed is None else passed)))
+    def begin(passed=None, most=None):
+        passed = store.next_life() if passed is None else passed
+        lives.append(Boxes(reactor, Descriptors(reactor, store, passed), most))
         return lives[-1]
 
     yield begin
@@ -155,6 +156,18 @@ def test_the_manager_hears_of_boxes_alone(store, life, run):
     before = store.messages
     keep(boxes, *run(999)[:2])
     assert store.messages == before, "the spare one was not used"
+
+
+def test_what_is_too_much_for_a_user_goes_to_the_manager(store, life, run):
+    boxes, writes = life(most=2), []
+    for number in range(3):
+        owner, fds, write = run(number)
+        assert keep(boxes, owner, fds)
+        writes.append(write)
+    assert store.messages == 2 + 1
+    boxes.drop(owner_of(2))
+    assert not has_reader(writes[2])
+    assert life().stored.keys() == {owner_of(0), owner_of(1)}
 
 
 def test_a_run_waits_until_the_manager_has_its_box(store, life, run):
