@@ -265,10 +265,17 @@ class CronFilesRead:
 
 @dataclass(frozen=True, slots=True)
 class HostChanged:
-    """Zone files or calendars are not what they were: every schedule may mean other instants now."""
+    """Zone files or calendars are not what they were: every schedule may mean other instants now.
+
+    One event is about some of the crons, of the names later than `after`; the answer is the last of these, '' where
+    no more follow.
+    """
 
     at: int
     mark: str
+    """To be remembered when the last ones are planned."""
+    ticket: int | None = None
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,9 @@ class Facts(Protocol):
     def crons_unplanned(self) -> list[Cron]:
         """Active crons that have a schedule and no `next_at`: asked only when the daemon starts."""
 
-    def crons_scheduled(self) -> list[Cron]:
-        """Crons that are active and have a schedule, and those that were parked because theirs was of no use."""
+    def crons_scheduled(self, after: str, limit: int) -> list[Cron]:
+        """Crons that are active and have a schedule, and those that were parked because theirs was of no use; by name,
+        of the names later than `after`."""
 
     def crons_from_files(self, after: str, upto: str) -> list[Cron]:
         """Crons that a file defines, of the names later than `after` up to `upto` ('': to the last), by name."""

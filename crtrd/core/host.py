@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from crtrd.core import reports
 from crtrd.core.cron import Cron, PausedBy, State
-from crtrd.core.effects import Effect, PutCron, Remember
+from crtrd.core.effects import Answer, Effect, PutCron, Remember
 from crtrd.core.events import HostChanged
 from crtrd.core.facts import Facts, Limits
 from crtrd.core.occurrence import Reason
@@ -17,12 +17,15 @@ from crtrd.core.owing import owe_due, park, plan
 from crtrd.core.timetable import fault, next_instant
 from crtrd.schedule.spans import format_instant
 
+PORTION = 500
+"""Crons that one event plans anew: the ledger is soon there for others."""
 MARK = "host"
 """Where the ledger remembers what zone files and calendars looked like when the schedules were planned."""
 
 
 def host_changed(event: HostChanged, facts: Facts, limits: Limits) -> Iterator[Effect]:
-    for cron in facts.crons_scheduled():
+    crons = facts.crons_scheduled(event.after, PORTION)
+    for cron in crons:
         why = fault(cron)
         if cron.state is State.ACTIVE and why:
             yield from park(cron, why)
@@ -30,7 +33,11 @@ def host_changed(event: HostChanged, facts: Facts, limits: Limits) -> Iterator[E
             yield from _plan_anew(cron, event.at, facts, limits)
         elif not why:
             yield from _go_on(cron, event.at, facts, limits)
-    yield Remember(MARK, event.mark)
+    last = crons[-1].name if len(crons) == PORTION else ""
+    if not last:
+        yield Remember(MARK, event.mark)
+    if event.ticket is not None:
+        yield Answer(event.ticket, last)
 
 
 def _plan_anew(cron: Cron, now: int, facts: Facts, limits: Limits) -> Iterator[Effect]:

@@ -140,15 +140,16 @@ class CronLoads:
             for what, count in value.items() if isinstance(value, dict) else ():
                 load.counts[what] = load.counts.get(what, 0) + count
             if portion.upto:
-                self._listened(load, self._reactor.clock.mono() + LISTENERS[1])
+                self.when_heard(lambda: self._read_on(load))
             else:
                 self._end(load, load.counts)
 
-    def _listened(self, load: _Load, deadline: int) -> None:
-        if self.heard() or self._reactor.clock.mono() >= deadline:
-            self._reactor.soon(lambda: self._read_on(load))
+    def when_heard(self, go_on: Callable[[], None], waited: int = 0) -> None:
+        """Go on in a later turn, when listeners have taken what they were told."""
+        if self.heard() or waited >= LISTENERS[1]:
+            self._reactor.soon(go_on)
         else:
-            self._reactor.later(LISTENERS[0], lambda: self._listened(load, deadline))
+            self._reactor.later(LISTENERS[0], lambda: self.when_heard(go_on, waited + LISTENERS[0]))
 
     def _end(self, load: _Load, answer: object) -> None:
         self._current = None

@@ -12,9 +12,9 @@ from crtrd.config.hostdata import host_mark, zone_folders
 from crtrd.core import host
 from crtrd.core.events import HostChanged
 from crtrd.core.timetable import use_host
-from crtrd.engine.cronloads import CronLoads, announce_faults
+from crtrd.engine.cronloads import AGAIN, CronLoads, announce_faults
 from crtrd.engine.engine import Engine
-from crtrd.errors import ConfigError, LedgerError
+from crtrd.errors import ConfigError, LedgerError, RequestError
 from crtrd.loop.reactor import IN
 from crtrd.loop.watcher import Watcher
 from crtrd.names import Places
@@ -45,7 +45,7 @@ class HostFiles:
     def _compare(self) -> None:
         self._mark = host_mark(self._places)
         if self._recall(host.MARK) != self._mark:
-            self._engine.post(HostChanged(self._reactor.clock.wall(), self._mark))
+            self._plan_anew(self._mark)
         self.crons.compare()
         self._watcher.add(zone_folders())
         if self._watcher.fd >= 0:
@@ -93,4 +93,17 @@ class HostFiles:
     def _post_if_changed(self, mark: str) -> None:
         if mark != self._mark:
             self._mark = mark
-            self._engine.post(HostChanged(self._reactor.clock.wall(), mark))
+            self._plan_anew(mark)
+
+    def _plan_anew(self, mark: str, after: str = "") -> None:
+        """Some crons at a time, until all are planned or the files have changed again."""
+        def planned(last: object) -> None:
+            if mark != self._mark or self._engine.resting:
+                return
+            if isinstance(last, RequestError):
+                self._reactor.later(AGAIN, lambda: self._plan_anew(mark, after))
+            elif last:
+                self.crons.when_heard(lambda: self._plan_anew(mark, str(last)))
+
+        ticket = self._engine.executor.ticket(planned, own=True)
+        self._engine.post(HostChanged(self._reactor.clock.wall(), mark, ticket, after))

@@ -158,10 +158,11 @@ class Session(Deliveries):
                      "AND (c.definition LIKE '%\"schedule\"%' OR NOT json_valid(c.definition)) ORDER BY c.serial")
         return self._crons(unplanned)
 
-    def crons_scheduled(self) -> list[Cron]:
-        scheduled = (" WHERE c.definition LIKE '%\"schedule\"%' AND (c.state = 'active' OR "
-                     "c.state = 'paused' AND c.paused_by = 'failure' AND c.note LIKE ? || '%') ORDER BY c.serial")
-        return self._crons(scheduled, UNUSABLE)
+    def crons_scheduled(self, after: str, limit: int) -> list[Cron]:
+        scheduled = (" WHERE c.name > ? AND c.definition LIKE '%\"schedule\"%' AND (c.state = 'active' OR "
+                     "c.state = 'paused' AND c.paused_by = 'failure' AND c.note LIKE ? || '%') "
+                     "ORDER BY c.name LIMIT ?")
+        return self._crons(scheduled, after, UNUSABLE, limit)
 
     def crons_from_files(self, after: str, upto: str) -> list[Cron]:
         within = " WHERE c.source <> '' AND c.name > ? AND (? = '' OR c.name <= ?) ORDER BY c.name"

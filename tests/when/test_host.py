@@ -13,7 +13,8 @@ from crtrd.config.calendars import load_calendars, read_calendar
 from crtrd.config.hostdata import host_mark
 from crtrd.config.loader import host_zone
 from crtrd.config.reader import read_definition
-from crtrd.core import events
+from crtrd.core import events, host
+from crtrd.core.effects import Announce, Answer
 from crtrd.core.timetable import Calendar, use_host
 from crtrd.errors import Code, ConfigError
 from tests.core.world import D, H, M, at
@@ -59,6 +60,27 @@ def changed(world, calendars=None):
 
 
 # zones -----------------------------------------------------------------------------------------------------------
+
+
+def test_many_crons_are_planned_anew_some_at_a_time(zones, world, monkeypatch):
+    monkeypatch.setattr(host, "PORTION", 2)
+    zones.be("Europe/Berlin")
+    for name in ("a", "b", "c", "d", "e"):
+        world.arm(name, schedule=("0 12 * * *",), timezone="Test/Land")
+    world.arm("asked")
+    world.arm("c-2", schedule=("0 12 * * *",), timezone="UTC")
+    zones.be("Europe/Helsinki")
+    use_host({})
+    after, lasts, moved = "", [], []
+    while not lasts or after:
+        acts = world.do(events.HostChanged(world.now, "mark", 1, after))
+        (after,) = [act.value for act in acts if isinstance(act, Answer)]
+        lasts.append(after)
+        moved.append(len([act for act in acts if isinstance(act, Announce)]))
+        assert world.session.recall(host.MARK) == (None if after else "mark")
+    assert lasts == ["b", "c-2", "e", ""]
+    assert moved == [2, 1, 2, 0]
+    assert {world.cron(name).next_at for name in "abcde"} == {at("2026-12-02T10:00Z")}
 
 
 def test_a_changed_zone_moves_next(world, zones):
