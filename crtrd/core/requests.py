@@ -47,7 +47,7 @@ from crtrd.core.occurrence import (
 )
 from crtrd.core.owing import accept, paused_span, plan, refuse, scheduled, used_up
 from crtrd.core.sinks import triggers
-from crtrd.core.stopping import settle_waiting, stop_runs
+from crtrd.core.stopping import settle_paused, settle_waiting, stop_runs
 from crtrd.core.timetable import as_shown, compiled, fault, instants_ahead, timetable
 from crtrd.errors import Code, RequestError, ScheduleError
 from crtrd.schedule.spans import format_instant
@@ -229,6 +229,7 @@ def pause(event: PauseRequested, facts: Facts) -> Iterator[Effect]:
         raise RequestError(Code.INVALID_STATE, f"cannot pause {cron.name!r}: it is finished")
     cron = replace(cron, state=State.PAUSED, paused_by=PausedBy.USER, note=event.note, next_at=None)
     yield PutCron(cron)
+    yield from settle_paused(cron, event.at, facts)
     note = f": {event.note}" if event.note else ""
     yield reports.cron_event("paused", cron, f"paused{note}", event.caller)
     yield Answer(event.ticket, None)

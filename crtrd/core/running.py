@@ -42,7 +42,7 @@ from crtrd.core.occurrence import (
 )
 from crtrd.core.owing import plan
 from crtrd.core.retry import SHORTAGE_LIMIT, retry_delay, shortage_delay
-from crtrd.core.stopping import grace_of
+from crtrd.core.stopping import grace_of, settle_paused
 from crtrd.core.timetable import one_shot
 from crtrd.schedule.spans import format_span
 
@@ -316,6 +316,7 @@ def _after(cron: Cron, settled: Occurrence, now: int, facts: Facts, *, ours: boo
         yield from events
         if cron.state is State.PAUSED and before.state is State.ACTIVE:
             yield from escalation.begin(cron, settled, now, facts)
+            yield from settle_paused(cron, now, facts)
     if settled.origin is Origin.SCHEDULE:
         cron = replace(cron, runs_counted=cron.runs_counted + 1, after_end_at=None)
     yield PutCron(cron)

@@ -11,7 +11,7 @@ from crtrd.core import reports
 from crtrd.core.cron import SECOND, Cron
 from crtrd.core.effects import Effect, PutCell, PutOccurrence, PutRun, StopRun
 from crtrd.core.facts import Facts
-from crtrd.core.occurrence import OPEN, Occurrence, Reason, Result, Run, Status, move
+from crtrd.core.occurrence import OPEN, Occurrence, Origin, Reason, Result, Run, Status, move
 
 GRACE = 10 * SECOND  # where the cron, which would say it, is gone
 
@@ -30,6 +30,21 @@ def settle_waiting(
         if cell.status in OPEN:
             yield PutCell(replace(cell, status=to))
     yield reports.settled(row)
+
+
+def settle_paused(cron: Cron, now: int, facts: Facts) -> Iterator[Effect]:
+    """What waits for its turn or for a retry when a pause begins falls into it, as the instants to come do.
+
+    Not what somebody asked for beside the schedule, nor what came due at this moment, before the pause.
+    """
+    for occurrence in facts.open_occurrences(cron.id):
+        asked = occurrence.origin is Origin.MANUAL
+        if occurrence.status is not Status.PENDING or asked or occurrence.created_at >= now:
+            continue
+        begun = any(cell.attempts for cell in facts.cells(occurrence.id))
+        to, what = (Status.CANCELED, "its retry") if begun else (Status.SKIPPED, "its turn")
+        detail = f"{what} would have come in the pause: {cron.note or f'paused by {cron.paused_by}'}"
+        yield from settle_waiting(occurrence, to, Reason.PAUSED, detail, now, facts)
 
 
 def stop_runs(occurrence: Occurrence, runs: Sequence[Run], why: Result, cron: Cron | None) -> Iterator[Effect]:

@@ -189,6 +189,55 @@ def test_what_was_due_before_the_pause_or_change_is_served_as_it_was(world):
     assert [row[:2] for row in world.story()] == [(60, "success"), (120, "skipped"), (180, "running")]
 
 
+def test_what_waits_when_a_pause_begins_falls_into_it(world):
+    """Who pauses a job that fails again and again wants quiet."""
+    world.arm("retried", schedule=("1 10 * * *",), retries=1, retry_delay=2 * M)
+    world.arm("queued", schedule=("1,2 10 * * *",), overlap="queue", queue_limit=3)
+    world.wake(M)
+    world.end_all(1, name="retried")
+    world.wake(M)
+    world.trigger("key", name="queued")
+    world.run(name="queued")
+    world.now += S
+    for name in ("retried", "queued"):
+        world.pause(name=name, note="quiet")
+    assert [row[1:] for row in world.story("retried")] == [("canceled", "paused")]
+    assert [row[1:] for row in world.story("queued")] == [
+        ("running", ""), ("skipped", "paused"), ("skipped", "paused"), ("pending", "")]
+    assert world.rows("retried")[0].detail == "its retry would have come in the pause: quiet"
+    assert world.cells("retried") == {"": "canceled"}
+    world.end_all(name="queued")
+    assert [str(run.trigger) for run in world.live("queued")] == ["manual"], "who asks for a run gets it"
+    world.end_all(name="queued")
+    world.wake(H)
+    assert world.live("retried") == world.live("queued") == []
+    owed = world.owed()
+    assert (owed.due, owed.next_wake) == (0, None)
+    for name in ("retried", "queued"):
+        world.resume(name=name)
+    assert world.live("retried") == world.live("queued") == []
+
+
+@pytest.mark.parametrize("keys", [
+    {"catch_up": "all"}, {"overlap": "queue", "queue_limit": 5}, {"catch_up": "all", "pause_after": 2}])
+def test_a_failure_that_pauses_is_followed_by_none_of_those_that_wait(world, keys):
+    """Or one fault would become a hundred."""
+    world.arm(**MINUTELY, **keys)
+    for _ in range(5 if "queue_limit" in keys else 1):
+        world.wake(M if "queue_limit" in keys else 5 * M)
+    for _ in range(keys.get("pause_after", 1)):
+        world.now += S
+        world.end(world.live()[0], 1)
+    failed = [("failed", "exit-code")] * keys.get("pause_after", 1)
+    assert world.cron().state == "paused"
+    assert [row[1:] for row in world.story()] == failed + [("skipped", "paused")] * (5 - len(failed))
+    assert world.live() == []
+    world.resume()
+    assert world.live() == []
+    world.wake(M)
+    assert len(world.live()) == 1
+
+
 def test_c18_a_change_never_fires_at_once_and_counts_no_phantom_misses(world):
     world.now = at("2026-12-01T00:00:00Z")
     world.arm(schedule=("35 5 * * *",))
