@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from datetime import date, datetime, time
 
+from crtrd.config import toml
 from crtrd.config.keys import KEYS, Kind
 from crtrd.errors import ConfigError
 from crtrd.schedule.spans import format_instant, format_span
@@ -27,7 +28,7 @@ def read_table(text: str, path: str) -> dict[str, object]:
     if plain is not None:
         return plain
     try:
-        content = tomllib.loads(text)
+        content = toml.parse(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         found = _LINE_AT.search(str(error))
         line = found[1] if found else len(text.rstrip("\n").split("\n"))  # tomllib: "at end of document"

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+from crtrd.config import toml
 from crtrd.config.profile import Profile, parse_environment, read_profile
 from crtrd.config.resources import Host
 from crtrd.config.settings import Settings, merge
@@ -81,7 +82,7 @@ def read_toml(path: Path) -> dict[str, object] | None:
     if not os.path.lexists(path):
         return None
     try:
-        return tomllib.loads(read_text(path))
+        return toml.parse(read_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(str(path), "", str(error)) from error
 

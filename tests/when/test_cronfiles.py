@@ -112,6 +112,9 @@ def test_dropins_alone_define_nothing(folders):
         ('[cron]\ncommand = ["true"]\nenv = { A = "a\\u0000b" }\n', "bad.toml:3: env: it contains a NUL"),
         (f'[cron]\ncommand = ["true"]\nenv = {{ A = "{"x" * 204_800}" }}\n', "bad.toml:3: env: it has 204800 bytes"),
         ('[cron]\ncommand = ["true"]\nenv = { CRTR_X = "x" }\n', "bad.toml:3: env: CRTR_X"),
+        (f'[cron]\ncommand = ["true"]\nenv{".a" * 150_000} = 1\n', "bad.toml:3: A key has more than 100 parts"),
+        (f'[cron]\ncommand = ["true"]\n[cron{" . a" * 150_000}]\n', "bad.toml:3: A key has more than 100 parts"),
+        (f'[cron]\ncommand = ["true"]\nenv = {{ a{".a" * 150_000} = 1 }}\n', "bad.toml:3: A key has more than 100"),
         ('[cron]\nname = "x"\ncommand = ["true"]\n', "bad.toml:2: name: "),
         ('[cron]\ncommand = ["true"]\n[other]\nx = 1\n', "bad.toml:3: other: "),
         ("retries = 1\n", "bad.toml:1: retries: "), ("# nothing\n", "no table [cron]"), ("\xff\n", "bad.toml"),
@@ -127,6 +130,14 @@ def test_a_bad_file_is_named_by_line_and_key(folders, text, said):
     assert found.kept == {"bad"}
     (fault,) = found.faults
     assert said in str(fault)
+
+
+def test_texts_with_many_dots_are_no_keys(folders):
+    text = ", ".join(["a." * 500, "[" + "b . " * 500, "'c'." * 500])
+    folders.write("a.toml", DAILY + f'stdin = "{text}"\nexclude = []\n[cron.env]\n"A" = "{text}"\n')
+    (cron,) = folders.load().crons
+    assert cron.definition.stdin == text
+    assert dict(cron.definition.env)["A"] == text
 
 
 def test_a_fault_in_a_dropin_is_named_there(folders):
