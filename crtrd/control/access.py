@@ -87,7 +87,8 @@ NEEDS: dict[str, Need] = {
     "skip": Need.MANAGE, "unskip": Need.MANAGE, "poke": Need.RUN, "run": Need.RUN, "trigger": Need.RUN,
     "kill": Need.KILL, "backfill": Need.RUN, "rerun": Need.RUN, "next": Need.READ, "calendar": Need.READ,
     "explain": Need.READ,
-    "get_cron": Need.READ, "get_run": Need.READ, "get_occurrence": Need.READ, "list_crons": Need.READ,
+    "get_cron": Need.READ, "find_cron": Need.READ, "get_run": Need.READ, "get_occurrence": Need.READ,
+    "list_crons": Need.READ,
     "list_occurrences": Need.READ, "list_runs": Need.READ, "status": Need.READ, "properties": Need.READ,
     "metrics": Need.READ, "list_outbox": Need.READ, "retry_delivery": Need.MANAGE, "discard_delivery": Need.MANAGE,
     "list_escalations": Need.READ, "deliver_escalation": Need.MANAGE, "read_inbox": Need.READ, "ack_inbox": Need.MANAGE,
@@ -97,7 +98,7 @@ NEEDS: dict[str, Need] = {
 SUBJECTS: dict[str, Subject] = {
     "arm": Subject.DEFINITION, "change": Subject.CHANGES, "calendar": Subject.ANYBODY,
     **dict.fromkeys(("cancel", "pause", "resume", "skip", "unskip", "poke", "run", "trigger", "backfill", "next",
-                     "explain", "get_cron"), Subject.CRON),
+                     "explain", "get_cron", "find_cron"), Subject.CRON),
     **dict.fromkeys(("kill", "get_run", "open_output"), Subject.RUN),
     **dict.fromkeys(("rerun", "get_occurrence"), Subject.OCCURRENCE),
     **dict.fromkeys(("list_crons", "list_occurrences", "list_runs", "list_outbox", "list_escalations"), Subject.LIST),

@@ -107,18 +107,23 @@ class Control:
         """A request arrived: the idle window starts anew."""
         self.hooks.touched()
 
-    def properties(self) -> dict[str, object]:
-        """The Manager's properties (CONTRACT §6). Counts are 0 while the ledger cannot be read."""
+    def properties(self, wanted: str = "") -> dict[str, object]:
+        """The Manager's properties (CONTRACT §6), or the one that is wanted where no counting is needed for it.
+
+        Counts are 0 while the ledger cannot be read.
+        """
+        known = {"Version": __version__, "InstanceId": self.instance, "State": self.state,
+                 "StartedUSec": self.started_at}
+        if wanted in known:
+            return {wanted: known[wanted]}
         try:
             counts, upcoming = self.queries.counts(), self.queries.next_wake()
         except LedgerError:
             counts, upcoming = {}, None
         crons = sum(counts.get(state, 0) for state in ("active", "paused", "finished"))
         return {
-            "Version": __version__, "InstanceId": self.instance, "State": self.state, "CronCount": crons,
-            "ActiveCount": counts.get("live", 0), "HeldCount": counts.get("held", 0),
-            "OutboxPending": counts.get("outbox", 0),
-            "NextWakeUSec": upcoming or 0, "StartedUSec": self.started_at,
+            **known, "CronCount": crons, "ActiveCount": counts.get("live", 0), "HeldCount": counts.get("held", 0),
+            "OutboxPending": counts.get("outbox", 0), "NextWakeUSec": upcoming or 0,
         }
 
     def log_level(self) -> str:
@@ -253,6 +258,10 @@ class Control:
         cron = self.cron(given[0])
         reply(views.cron_details(cron, self._summaries([cron])[0]))
 
+    def _find_cron(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        """Only which one it is."""
+        reply({"id": self.cron(given[0]).id})
+
     def _get_run(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
         wanted = arguments.text(given[0], "run")
         run = self.queries.run(wanted)
@@ -351,6 +360,10 @@ class Control:
             "next_wake": self.queries.next_wake(),
         })
 
+    def _may_read(self, _given: tuple[object, ...], _: Caller, reply: Reply) -> None:
+        """Who comes so far may read the state; what of it, the surface knows."""
+        reply(None)
+
     # operations --------------------------------------------------------------------------------------------------
 
     def _drain(self, given: tuple[object, ...], _: Caller, reply: Reply) -> None:
@@ -373,6 +386,7 @@ class Control:
         "arm": _arm, "change": _change, "cancel": _cancel, "pause": _pause,
         "resume": _resume, "skip": _skip, "unskip": _unskip, "poke": _poke, "run": _run,
         "rerun": _rerun, "backfill": _backfill, "kill": _kill, "get_cron": _get_cron, "get_run": _get_run,
+        "find_cron": _find_cron, "properties": _may_read,
         "get_occurrence": _get_occurrence, "list_crons": _list_crons,
         "list_occurrences": _list_occurrences, "list_runs": _list_runs, "next": _next,
         "calendar": _calendar, "explain": _explain, "status": _status,

@@ -132,7 +132,7 @@ class Dispatcher:
 
     def _allowed(self, answer: Answer, caller: Caller, then: Callable[[], None]) -> None:
         """Go on with `then` if the caller may read the daemon's state."""
-        self._ask(answer, caller, "status", (), lambda _: then())
+        self._ask(answer, caller, "properties", (), lambda _: then())
 
     def _refuse_signature(self, answer: Answer, caller: Caller, entry: Member) -> None:
         text = f"cannot call {entry.name}: its arguments are ({entry.signature})"
@@ -164,7 +164,7 @@ class Dispatcher:
                 return answer.error(FREEDESKTOP_ERROR + "UnknownProperty", f"cannot read {name}: no such property")
             return answer.give("v", (values[name],))
 
-        self._properties(answer, node, interface, caller, give)
+        self._properties(answer, node, interface, caller, give, name)
 
     def _get_all(self, answer: Answer, node: Node, caller: Caller) -> None:
         self._properties(answer, node, answer.call.body[0], caller, lambda values: answer.give("a{sv}", (values,)))
@@ -181,8 +181,10 @@ class Dispatcher:
         return self._properties(answer, node, interface, caller, refuse)
 
     def _properties(
-        self, answer: Answer, node: Node, interface: str, caller: Caller, then: Callable[[Properties], None]
+        self, answer: Answer, node: Node, interface: str, caller: Caller, then: Callable[[Properties], None],
+        wanted: str = "",
     ) -> None:
+        """`then` gets all of them; of the manager's, where one is wanted, only that one need be true."""
         own = OWN.get(node.kind)
         known = {entry.name for entry in INTERFACES[node.kind]}
         if interface and interface not in known:
@@ -190,7 +192,8 @@ class Dispatcher:
         if own is None or (interface and interface != own.name):
             return then({})
         if own is MANAGER:
-            return self._allowed(answer, caller, lambda: then(objects.manager_properties(self._control.properties())))
+            return self._allowed(answer, caller, lambda: then(
+                objects.manager_properties(self._control.properties(wanted))))
         if own is objects.LOG_CONTROL:
             return self._allowed(answer, caller, lambda: then(objects.log_properties(self._control.log_level())))
         if own is objects.CRON:

@@ -165,7 +165,7 @@ METHODS: tuple[Method, ...] = (
     _method("Calendar", "a{sv} definition, t from_usec, u count", "at instants", "calendar", _instants,
             arrive=_first_options),
     _method("Explain", "s cron, t usec", "a{sv} explanation", "explain", _view),
-    _method("GetCron", "s cron", "o path", "get_cron", _path_of_cron),
+    _method("GetCron", "s cron", "o path", "find_cron", _path_of_cron),
     _method("OpenOutput", "s run", "h output", "open_output", _descriptor),
     _method("GetOccurrence", "s occurrence", "a{sv} occurrence", "get_occurrence", _view),
     _method("GetRun", "s run", "a{sv} run", "get_run", _view),

@@ -79,9 +79,9 @@ def test_refusals_have_their_code_and_change_nothing(desk, verb, given_, code):
 
 ARITY = {
     "arm": 1, "change": 2, "cancel": 2, "pause": 2, "resume": 1, "skip": 2, "poke": 1, "run": 2, "rerun": 1, "kill": 2,
-    "trigger": 2, "backfill": 4, "next": 2, "calendar": 3, "explain": 2, "get_cron": 1, "get_run": 1,
+    "trigger": 2, "backfill": 4, "next": 2, "calendar": 3, "explain": 2, "get_cron": 1, "find_cron": 1, "get_run": 1,
     "get_occurrence": 1, "unskip": 2, "list_crons": 3, "list_occurrences": 3, "list_runs": 3, "status": 0,
-    "drain": 1, "reload": 0, "reexecute": 0,
+    "properties": 0, "drain": 1, "reload": 0, "reexecute": 0,
     "set_log_level": 1, "open_output": 1,
     "list_outbox": 3, "retry_delivery": 1, "discard_delivery": 1, "list_escalations": 3, "deliver_escalation": 1,
     "read_inbox": 3, "ack_inbox": 2, "metrics": 0,
@@ -262,6 +262,19 @@ def test_properties(desk):
     assert (shown["CronCount"], shown["ActiveCount"], shown["HeldCount"]) == (1, 0, 0)
     assert shown["NextWakeUSec"] == desk.ask("get_cron", "job")["next"]
     assert desk.control.call("status", (), ROOT, lambda _: None) is None
+
+
+def test_who_asks_for_one_thing_waits_for_no_count(desk):
+    """Each property was once read with all of them, and with the status before it: ten statements for a word."""
+    desk.arm(**DAILY)
+    statements = []
+    desk.control.queries._database.connection().set_trace_callback(statements.append)
+    assert desk.ask("properties") is None
+    assert desk.control.properties("State") == {"State": "running"}
+    assert statements == []
+    assert desk.ask("find_cron", "job") == {"id": desk.ask("get_cron", "job")["id"]}
+    assert desk.refused("find_cron", "none") is Code.NO_SUCH_CRON
+    assert desk.control.properties("CronCount")["CronCount"] == 1
 
 
 # operating -------------------------------------------------------------------------------------------------------

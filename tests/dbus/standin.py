@@ -59,7 +59,7 @@ class StandIn:
         else:
             reply(value)
 
-    def properties(self):
+    def properties(self, wanted=""):
         return {"Version": "1", "InstanceId": "i" * 32, "State": "running", "CronCount": len(self.crons),
                 "ActiveCount": 0, "HeldCount": 0, "OutboxPending": 0, "NextWakeUSec": NOON, "StartedUSec": NOON}
 
@@ -68,6 +68,9 @@ class StandIn:
 
     def verb_set_log_level(self, level):
         self.level = level
+
+    def verb_properties(self):
+        return None
 
     def verb_open_output(self, run):
         if run not in self.runs:
@@ -219,6 +222,9 @@ class StandIn:
 
     def verb_get_cron(self, name):
         return dict(self.find(name))
+
+    def verb_find_cron(self, name):
+        return {"id": self.find(name)["id"]}
 
     def verb_get_run(self, run):
         if run not in self.runs:
