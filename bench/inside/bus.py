@@ -15,7 +15,7 @@ from jeepney.io.blocking import open_dbus_connection
 
 MANAGER = DBusAddress("/org/crtrd/Crtrd1", "org.crtrd.Crtrd1", "org.crtrd.Crtrd1.Manager")
 ECHO = DBusAddress("/", "org.crtrd.Bench1", "org.crtrd.Bench1")
-ONE_AT_A_TIME, IN_FLIGHT, MANY = 300, 64, 1500
+ONE_AT_A_TIME, IN_FLIGHT, MANY, TRIGGERS = 300, 64, 1500, 30
 
 
 def call(connection, message, timeout=600):
@@ -55,7 +55,7 @@ def calls(rounds):
         "Next": lambda: new_method_call(MANAGER, "Next", "su", ("tick", 1)),
         "State": lambda: Properties(MANAGER).get("State"),
     }
-    found = {"alone": {}, "together": {}, "trigger": []}
+    found = {"alone": {}, "together": {}, "trigger": [], "busy": []}
     for number in range(rounds + 1):
         for name, make in makers.items():
             alone = sorted(timed(connection, make()) for _ in range(ONE_AT_A_TIME))[ONE_AT_A_TIME // 2]
@@ -63,11 +63,21 @@ def calls(rounds):
             if number:
                 found["alone"].setdefault(name, []).append(alone)
                 found["together"].setdefault(name, []).append(together)
-        triggers = [timed(connection, new_method_call(MANAGER, "Trigger", "sa{sv}", ("job", {}))) for _ in range(60)]
-        time.sleep(1)  # their runs end
-        if number:
-            found["trigger"].append(sorted(triggers)[30])
+        for kind, pause in (("trigger", 0.1), ("busy", 0)):
+            took = triggers(connection, pause)
+            time.sleep(1)  # their runs end
+            if number:
+                found[kind].append(took)
     return found
+
+
+def triggers(connection, pause):
+    """The median of the milliseconds; each starts a run, which is over after `pause` seconds, or not."""
+    took = []
+    for _ in range(TRIGGERS):
+        took.append(timed(connection, new_method_call(MANAGER, "Trigger", "sa{sv}", ("job", {}))))
+        time.sleep(pause)
+    return sorted(took)[TRIGGERS // 2]
 
 
 def pages(limit):

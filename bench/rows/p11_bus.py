@@ -37,4 +37,5 @@ def reads(found: dict[str, dict[str, list[float]]]) -> list[Line]:
 def trigger(found: dict[str, list[float]]) -> Line:
     alone: dict[str, list[float]] = found["alone"]  # type: ignore[assignment]
     return at_most("Trigger, durable before its answer: p50 ≤ 3x the echo", ratio(found["trigger"], alone["echo"]), 3,
-                   "x", more=figure(found["trigger"]).text(" ms"))
+                   "x", more=f"{figure(found['trigger']).text(' ms')}; one right after the other, among the runs that "
+                             f"they start, {figure(found['busy']).text(' ms')}")
