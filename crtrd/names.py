@@ -63,6 +63,12 @@ def bus_address(socket: Path) -> str:
     return "unix:path=" + "".join(plain)
 
 
+def _folder(environ: Mapping[str, str], name: str) -> Path | None:
+    """None for a path that is not absolute: it is to be ignored, by the XDG base directory specification."""
+    value = environ.get(name, "")
+    return Path(value) if value.startswith("/") else None
+
+
 def places(environ: Mapping[str, str], *, user: bool) -> Places:
     """The folders of the instance that `environ` and `user` name. CRTR_HOME replaces all roots by one folder."""
     if home := environ.get("CRTR_HOME"):
@@ -71,8 +77,8 @@ def places(environ: Mapping[str, str], *, user: bool) -> Places:
     if not user:
         lower = (Path("/run/crtrd"), Path("/usr/lib/crtrd"))
         return Places(Path("/etc/crtrd"), lower, Path("/var/lib/crtrd"), Path("/run/crtrd"), user, None)
-    base = Path(environ.get("HOME") or "/")
-    config = Path(environ.get("XDG_CONFIG_HOME") or base / ".config") / "crtrd"
-    state = Path(environ.get("XDG_STATE_HOME") or base / ".local/state") / "crtrd"
-    runtime = Path(environ.get("XDG_RUNTIME_DIR") or state / "run") / "crtrd"
+    base = _folder(environ, "HOME") or Path("/")
+    config = (_folder(environ, "XDG_CONFIG_HOME") or base / ".config") / "crtrd"
+    state = (_folder(environ, "XDG_STATE_HOME") or base / ".local/state") / "crtrd"
+    runtime = (_folder(environ, "XDG_RUNTIME_DIR") or state / "run") / "crtrd"
     return Places(config, (Path("/usr/lib/crtrd/user"),), state, runtime, user, None)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from crtrd import names
 from crtrd.cli.looking import cron, definition, own
+from crtrd.cli.naming import of_names
 from crtrd.cli.preview import host_zone
 from crtrd.cli.session import DONE, FAILED, USAGE, Failure, Session, contents, packed
 from crtrd.cli.words import counted
@@ -215,7 +216,8 @@ def _compare(session: Session, found: list[Imported]) -> int:
 def export(session: Session) -> int:
     """Definitions as files that read back to the same."""
     options = session.options
-    wanted = options.name or sorted(str(view["name"]) for view in session.everything("ListCrons", {}))
+    everything = [] if options.name else session.everything("ListCrons", {})
+    wanted = of_names(session) or sorted(str(view["name"]) for view in everything)
     views = [cron(session, name) for name in wanted]
     if session.out.json:
         session.out.dump([{"name": view["name"], **definition(view)} for view in views])

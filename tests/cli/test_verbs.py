@@ -214,6 +214,8 @@ def test_skip_says_what_it_does_and_can_be_undone(cli):
 def test_patterns_stand_for_crons(cli):
     for name in ("a-1", "a-2", "b"):
         arm(cli, name)
+    assert [cron["name"] for cron in cli.json("export", "a-*")] == ["a-1", "a-2"]
+    assert "nothing fits 'c*'" in cli.run("export", "c*", status=4).stderr
     cli.run("pause", "a-*")
     assert [cron["state"] for cron in cli.json("list")] == ["paused", "paused", "active"]
     assert "cannot find cron 'none'" in cli.run("resume", "none", "*", status=4).stderr

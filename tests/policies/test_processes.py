@@ -119,6 +119,53 @@ def test_a_pool_excludes_across_crons(crtrd, tmp_path):
     assert starts == sorted(starts)
 
 
+PYTHON = f"exec {sys.executable} -c "
+ODD = {
+    "closes its output": ("echo a; exec >&- 2>&-; exit 4", 4, None, b"a\n"),
+    "kills its group": ("echo a; kill -9 0", None, 9, b"a\n"),
+    "stops its child": ("sleep 100 & kill -STOP $!; echo a", 0, None, b"a\n"),
+    "dies of a real-time signal": ("kill -40 $$", None, 40, b""),
+    "dies of SIGPIPE": ("kill -PIPE $$", None, 13, b""),
+    "exits like a signal": ("exit 137", 137, None, b""),
+    "opens its output again": ("echo a > /dev/stdout; echo b >> /proc/self/fd/1", 0, None, b"a\nb\n"),
+    "ends in half a character": ("printf 'a\\303'", 0, None, b"a\xc3"),
+    "writes without waiting": (
+        PYTHON + "'import fcntl, os; fcntl.fcntl(1, 4, 2048); n = 0\nwhile n < 300000:\n"
+        " try: n += os.write(1, b\"a\" * 999)\n except BlockingIOError: pass'", 0, None, b"a" * 4096),
+    "makes its pipe small": (PYTHON + "'import fcntl, os; fcntl.fcntl(1, 1031, 4096); os.write(1, b\"a\" * 99999)'",
+                             0, None, b"a" * 4096),
+    "loses its folder": ("mkdir gone; cd gone; rmdir ../gone; echo a", 0, None, b"a\n"),
+    "writes one line without end": ("head -c 3000000 /dev/zero | tr '\\0' a", 0, None, b"a" * 4096),
+}
+
+
+def test_odd_ends_are_told_as_they_are_and_hurt_nobody(crtrd, tmp_path):
+    go = tmp_path / "go"
+    crtrd.ctl("arm", "beside", "--shell", f"while ! test -e {go}; do sleep 0.05; done; exit 3")
+    crtrd.ctl("run", "beside")
+    for what, (script, *_) in ODD.items():
+        name = what.replace(" ", "-")
+        crtrd.ctl("arm", name, "--cwd", str(tmp_path), "--on-failure", "continue", "--shell", script)
+        crtrd.ctl("run", name)
+    for what, (_, *expected) in ODD.items():
+        name = what.replace(" ", "-")
+        settled(crtrd, name, 1)
+        (run,) = crtrd.rows("SELECT exit_code, signal, stdout_head FROM runs WHERE cron_name = ?", name)
+        assert run == tuple(expected), what
+    go.touch()
+    assert settled(crtrd, "beside", 1) == [("failed", "exit-code")]
+
+
+def test_a_command_that_kills_its_parent_stops_nothing(crtrd):
+    """Its parent is the spawner: the next run has another one."""
+    crtrd.ctl("arm", "parricide", "--shell", "kill -9 $PPID; sleep 0.2; echo a; exit 5")
+    crtrd.ctl("run", "parricide", "--wait", check=False)
+    (run,) = runs_of(crtrd, "parricide")
+    assert run["exit_code"] in {5, None}  # before 6.15 no kernel tells the end of a process that is not ours
+    crtrd.ctl("arm", "after", "--", "true")
+    assert crtrd.ctl("run", "after", "--wait").returncode == 0
+
+
 def test_held_gives_its_reason_and_a_poke_makes_it_due(crtrd, tmp_path):
     flag = tmp_path / "flag"
     crtrd.ctl("arm", "held", "--shell", f"test -e {flag} && exit 0; seq 1 3000 >&2; echo disk is busy >&2; exit 75")

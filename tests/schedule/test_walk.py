@@ -87,6 +87,20 @@ def test_a_yearly_job_on_a_night_of_change_is_found_from_far_away(zone, overlap)
                 assert schedule.latest_not_after(expected[-1] + far) == expected[-1], f"{text} {zone} {days} days after"
 
 
+@pytest.mark.parametrize(
+    "zone", ["America/Nuuk", "Europe/Dublin", "Africa/Cairo", "Australia/Lord_Howe", "America/Havana"])
+@pytest.mark.parametrize("year", [2038, 2099, 2200])
+def test_changes_beyond_what_zone_files_list(zone, year):
+    """Past 2037 the rule at the end of the file holds; clocks of 32 bits ended there."""
+    for day in days_of_change(zone, year, year):
+        walked = list(minutes(zone, day - timedelta(hours=3), day + timedelta(hours=27)))
+        for expression in ("30 0-3,22,23 * * *", "0 0 * * *", "*/20 * * * *", "15 1 29-31 * 5,6,0"):
+            schedule = compile_schedule([expression], timezone=zone)
+            expected = due(expression, walked)
+            assert forward(schedule, walked) == expected, f"{expression} {zone} {day:%F}"
+            assert backward(schedule, walked) == expected, f"{expression} {zone} {day:%F}"
+
+
 def forward(schedule, walked):
     found, at = [], walked[0].instant - 1
     while (at := schedule.next_after(at)) is not None and at <= walked[-1].instant:
