@@ -33,6 +33,9 @@ READS_A_TURN = 8
 SLICE = 20_000
 """Microseconds of one turn in which messages are dispatched: a flood of calls leaves the loop to others."""
 
+SMALL = 1 << 14
+"""Bytes up to which an answer leaves with those that come right after it: a system call costs more than an answer."""
+
 Reply = Callable[[Message], None]
 
 
@@ -78,7 +81,8 @@ class Connection:
         self._arrivals: deque[Message | Callable[[], None]] = deque()
         """Received and not yet dispatched; while there are any, nothing more is read."""
         self._told: list[bytes] = []
-        """Signals that are still to be joined to one piece of `_out`."""
+        """Signals, and answers while others are still to be given, that are to be joined to one piece of `_out`."""
+        self._dispatching = False
         self._serials = itertools.count(1)
         self._waiting: dict[int, Reply] = {}
         self._deadline = reactor.later(CONNECT_WITHIN, lambda: self._lose("no answer in time"))
@@ -203,6 +207,8 @@ class Connection:
         if fds:
             self._join_told()
             self._queue(data, fds)
+        elif self._dispatching and self._arrivals and len(data) <= SMALL:
+            self._told.append(data)
         else:
             told, self._told = self._told, []
             self._queue(b"".join((*told, data)))
@@ -277,15 +283,20 @@ class Connection:
     def _dispatch(self) -> None:
         """What arrived, in order; what takes longer than a slice goes on in the next turn."""
         end = self._reactor.clock.mono() + SLICE
-        while self._arrivals and self.open:
-            arrival = self._arrivals.popleft()
-            if callable(arrival):
-                arrival()
-            else:
-                self._arrived(arrival)
-            if self._arrivals and self._reactor.clock.mono() >= end:
-                self._reactor.soon(self._dispatch)
-                break
+        self._dispatching = True
+        try:
+            while self._arrivals and self.open:
+                arrival = self._arrivals.popleft()
+                if callable(arrival):
+                    arrival()
+                else:
+                    self._arrived(arrival)
+                if self._arrivals and self._reactor.clock.mono() >= end:
+                    self._reactor.soon(self._dispatch)
+                    break
+        finally:
+            self._dispatching = False
+        self._pass_on_told()
         self._watch()
 
     def _arrived(self, message: Message) -> None:
