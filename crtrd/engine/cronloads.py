@@ -24,8 +24,8 @@ from crtrd.errors import Code, ConfigError, LedgerError, RequestError
 from crtrd.names import Places
 from crtrd.values import dataclass, field
 
-SLICE = 20_000
-"""Microseconds of one turn in which files are read."""
+SLICE = 5_000
+"""Microseconds of one turn in which files are read: whoever calls meanwhile waits for no more."""
 LISTENERS = 10_000, 5_000_000
 """How long they are waited for at a time, and altogether: who does not listen at all does not stop a load."""
 AGAIN = 5_000_000
