@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 
 LESS = "FRSXMK"
 """Leave when it fits on the screen, keep colours, leave the screen as it is."""
+MORE = "-e -f"
+"""For a machine without less: leave at the end, and break no line, for more(1) counts colours as columns."""
 
 
 @contextmanager
@@ -20,7 +22,7 @@ def paged() -> Iterator[None]:
 
     sys.stdout.flush()
     terminal = os.dup(1)
-    pager = subprocess.Popen(command, stdin=subprocess.PIPE, env={"LESS": _options(), **os.environ})
+    pager = subprocess.Popen(command, stdin=subprocess.PIPE, env={"LESS": _options(), "MORE": MORE, **os.environ})
     if pager.stdin is not None:
         os.dup2(pager.stdin.fileno(), 1)
         pager.stdin.close()

@@ -3,7 +3,9 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
+import termios
 
 import pytest
 
@@ -57,10 +59,13 @@ def test_which_pager(environ, command):
     assert choose(environ) == command
 
 
-def on_a_terminal(cli, *words, status=0, **env):
+def on_a_terminal(cli, *words, status=0, typed=b"", **env):
     """What appears on a terminal."""
     control, terminal = pty.openpty()
-    done = subprocess.Popen([*COMMAND, *words], stdin=terminal, stdout=terminal, env=cli.env | {"TERM": "xterm"} | env)
+    termios.tcsetwinsize(terminal, (24, 80))
+    done = subprocess.Popen([*COMMAND, *words], stdin=terminal, stdout=terminal, stderr=terminal,
+                            start_new_session=True, env=cli.env | {"TERM": "xterm"} | env)
+    os.write(control, typed)
     os.close(terminal)
     seen = b""
     try:
@@ -78,6 +83,14 @@ def test_long_answers_go_through_the_pager_on_a_terminal_only(cli):
     assert "     1\t" in on_a_terminal(cli, "list", PAGER="cat -n")
     assert "     1\t" not in on_a_terminal(cli, "list", "--no-pager", PAGER="cat -n")
     assert "     1\t" not in cli.run("list", PAGER="cat -n").stdout
+
+
+@pytest.mark.skipif(shutil.which("more") is None, reason="more is not installed")
+def test_the_pager_more_leaves_at_the_end(cli):
+    cli.run("arm", "tick", "--every", "1h", "--", "true")
+    seen = on_a_terminal(cli, "list", typed=b"q", PAGER="more")
+    assert "tick" in seen
+    assert "(END)" not in seen
 
 
 def test_a_run_is_heard_while_it_runs(cli):
