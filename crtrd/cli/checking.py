@@ -31,6 +31,7 @@ CHECKS = (
     Check("socket", health.trigger_socket),
     Check("permissions", health.permissions),
     Check("configuration", health.configuration),
+    Check("cron files", health.cron_files),
     Check("store", health.store),
     Check("clock", health.clock),
     Check("zone data", health.zones),

@@ -97,8 +97,35 @@ def configuration(places: Places) -> Iterator[Finding]:
         yield Finding(Grade.GOOD, f"{places.config / 'crtrd.toml'} and its drop-ins can be read")
 
 
+def cron_files(places: Places) -> Iterator[Finding]:
+    """What the daemon says once, at a start or a reload, as long as it is so. Who runs a cron is not looked at."""
+    from crtrd.config.calendars import load_calendars  # noqa: PLC0415 - for this check alone
+    from crtrd.config.cronfiles import layers, load_crons  # noqa: PLC0415
+    from crtrd.core.timetable import use_host  # noqa: PLC0415
+    from crtrd.loop.clock import Clock  # noqa: PLC0415
+
+    calendars, wrong = load_calendars(places, Clock().wall())
+    use_host(calendars)
+    found = load_crons(places, host_zone())
+    for fault in (*wrong, *found.faults):
+        if os.path.exists(fault.path) and not os.access(fault.path, os.R_OK):
+            yield Finding(Grade.NOTE, f"{fault.path} is not for this user")
+        else:
+            yield Finding(Grade.FAULT, str(fault), "correct the file, then crtrctl daemon-reload")
+    if not wrong and not found.faults:
+        yield Finding(Grade.GOOD, f"what {layers(places)[0]} and the folders below it hold can be read")
+
+
 def store(places: Places) -> Iterator[Finding]:
-    """SQLite's own check of the ledger, read-only."""
+    """SQLite's own check of the ledger, read-only, and those set aside: crons armed by hand went with them."""
+    yield from _sound(places)
+    for path in sorted(places.state.glob(f"{places.ledger.name}.damaged-*Z")):
+        yield Finding(Grade.FAULT, f"a damaged ledger was set aside as {path}: crons and history before it are not in "
+                                   "the one in use",
+                      f"sqlite3 {path} .recover may tell what was in it; arm what is missing, then move it away")
+
+
+def _sound(places: Places) -> Iterator[Finding]:
     import sqlite3  # noqa: PLC0415 - for this check alone
     from contextlib import closing  # noqa: PLC0415
 

@@ -120,16 +120,42 @@ def test_doctor_names_faults_with_their_remedies(nobody):
     assert said.endswith(" faults.\n")
 
 
+def test_doctor_names_cron_files_that_cannot_be_read(nobody):
+    folder = nobody.home / "etc/crons.d"
+    folder.mkdir(parents=True)
+    (folder / "good.toml").write_text('[cron]\nschedule = ["every 1h"]\ncommand = ["true"]\n')
+    assert findings(nobody, status=1)["cron files"]["grade"] == "good"
+    (folder / "bad.toml").write_text('[cron]\nschedule = ["every 1h"]\ncomand = ["true"]\n')
+    found = findings(nobody, status=1)["cron files"]
+    assert (found["grade"], f"{folder}/bad.toml:3: comand" in found["text"]) == ("fault", True)
+    assert "daemon-reload" in found["remedy"]
+
+
+def test_doctor_tells_of_a_ledger_that_was_set_aside(nobody):
+    aside = nobody.home / "state/ledger.sqlite3.damaged-20261130T194637Z"
+    aside.parent.mkdir()
+    aside.write_bytes(b"x")
+    found = findings(nobody, status=1)["store"]
+    assert (found["grade"], str(aside) in found["text"], "move it away" in found["remedy"]) == ("fault", True, True)
+    aside.unlink()
+    assert findings(nobody, status=1)["store"]["grade"] == "note"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_doctor_for_a_user_who_may_not_look_into_the_state(nobody):
     (nobody.home / "state").mkdir(mode=0o700)
     (nobody.home / "state/ledger.sqlite3").write_bytes(b"")
+    (nobody.home / "etc/crons.d").mkdir(parents=True)
+    (nobody.home / "etc/crons.d/secret.toml").write_text("[cron]\n")
+    (nobody.home / "etc/crons.d/secret.toml").chmod(0o600)
     for folder in (nobody.home, *nobody.home.parents):
         if "pytest" in str(folder):
             folder.chmod(0o755)
-    script = ("import os, sys; os.setgid(65534); os.setuid(65534); from crtrd.cli.health import store, permissions;"
+    script = ("import os, sys; os.setgid(65534); os.setuid(65534);"
+              "from crtrd.cli.health import cron_files, store, permissions;"
               "from crtrd.names import places; p = places(os.environ, user=False);"
-              "print([f.text for look in (store, permissions) for f in look(p)])")
+              "print([(f.grade.value, f.text) for look in (cron_files, store, permissions) for f in look(p)])")
     done = subprocess.run([COMMAND[0], "-c", script], env=nobody.env, capture_output=True, text=True, check=False,
                           cwd="/")
-    assert "is not for this user" in done.stdout, done
+    assert done.stdout.count("is not for this user") == 2, done
+    assert "fault" not in done.stdout, done
