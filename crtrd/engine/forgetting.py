@@ -22,6 +22,8 @@ REST = 4
 """A step is followed by a rest of a fourth of its time,"""
 REST_BUSY = 50_000
 """or of so many microseconds while something runs."""
+LEAP, PROBATION, NOTED = 32 * AGAIN, AGAIN, AGAIN // 24
+SEEN, DOUBTED = "forgetting.seen", "forgetting.doubted"
 
 
 class Forgetting:
@@ -43,6 +45,8 @@ class Forgetting:
         def work(session: Session) -> Pruned:
             nonlocal begun
             begun = clock.mono()  # not when it was handed in: it may have waited for others
+            if start == BEGIN and not _trusts(session, now):
+                return Pruned(0, None)
             return session.prune(keep, now, start, most)
 
         self._store.submit(work, lambda step: self._pruned(step, clock.mono() - begun))
@@ -55,6 +59,24 @@ class Forgetting:
         self.most = paced(self.most, step.gone, took)
         rest = REST_BUSY if self._busy() else took // REST
         self._reactor.later(rest, lambda: self._step(onward))
+
+
+def _trusts(session: Session, now: int) -> bool:
+    """Whether the clock is one to forget by: a year that a bad battery makes up would leave nothing of the history.
+
+    One that is far ahead of when it was last looked at has a day to be put right, over several lives if need be.
+    """
+    seen, doubted = (int(session.recall(mark) or 0) for mark in (SEEN, DOUBTED))
+    stood = doubted and doubted + PROBATION <= now <= doubted + PROBATION + LEAP
+    if seen and now > seen + LEAP and not stood:
+        if not doubted <= now <= doubted + PROBATION + LEAP:
+            session.remember(DOUBTED, str(now))
+        return False
+    if not seen <= now < seen + NOTED:  # short lives need not write each time
+        session.remember(SEEN, str(now))
+    if doubted:
+        session.remember(DOUBTED, "0")
+    return True
 
 
 def paced(most: int, gone: int, took: int) -> int:

@@ -5,12 +5,13 @@ from itertools import pairwise
 
 import pytest
 
-from crtrd.engine.forgetting import FIRST, GOAL, LEAST, MOST, REST_BUSY, Forgetting, paced
+from crtrd.engine.forgetting import FIRST, GOAL, LEAST, MOST, REST_BUSY, Forgetting, _trusts, paced
 from crtrd.ledger.retention import DAY, Keep
 from crtrd.ledger.store import Store
 from crtrd.loop.clock import Clock
 from crtrd.loop.reactor import Reactor
 from tests.core.conftest import make_world  # noqa: F401 - a fixture
+from tests.core.world import T0, H, M, at
 from tests.ledger.test_cost import after
 
 NUMBER = 2500
@@ -78,3 +79,30 @@ def test_others_come_between_the_steps(make_world, reactor, busy):  # noqa: F811
     assert len(left) > NUMBER // MOST  # each step was seen by somebody who asked meanwhile
     assert all(earlier > later for earlier, later in pairwise(left))
     assert (REST_BUSY in reactor.rests) is busy
+
+
+def test_a_year_that_a_bad_battery_makes_up_leaves_the_history_alone(make_world):  # noqa: F811
+    """C13: a host that boots in 2098 would forget everything within ten seconds, the keys of triggers too."""
+    world = make_world()
+
+    def trusted(now):
+        world.begin_session()
+        with world.database.atomic("IMMEDIATE"):
+            return _trusts(world.session, now)
+
+    here, ahead = T0, at("2098-01-01T00:00:00Z")
+    assert trusted(here)
+    assert trusted(here + 31 * DAY)
+    assert [trusted(ahead + minutes * M) for minutes in (0, 10, 600)] == [False] * 3
+    assert trusted(here + 31 * DAY + M), "put right"
+    assert not trusted(ahead)
+    assert not trusted(here + 91 * DAY), "another doubt, with a day of its own"
+    assert [trusted(here + 91 * DAY + hours * H) for hours in (12, 23, 24, 48)] == [False, False, True, True]
+
+
+def test_a_host_that_was_off_for_long_forgets_a_day_later(make_world):  # noqa: F811
+    world = make_world()
+    for now, expected in ((T0, True), (T0 + 400 * DAY, False), (T0 + 401 * DAY, True), (T0 + 402 * DAY, True)):
+        world.begin_session()
+        with world.database.atomic("IMMEDIATE"):
+            assert _trusts(world.session, now) is expected
