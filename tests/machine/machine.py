@@ -111,7 +111,7 @@ class Machine:
         if self._keeper.stdin.closed:
             return
         self._keeper.stdin.close()
-        status = self._keeper.wait(60)
+        status = self._keeper.wait(self.patience)
         self._container.reap()
         os.close(self._lock)
         if status != 0:
