@@ -170,7 +170,8 @@ def _run(arguments: list[str]) -> int:
     if verb == "help":
         return _run([*[word for word in rest if not word.startswith("-")][:1], "--help"])
     if verb not in VERBS:
-        raise Failure(f"cannot understand the command: there is no verb {verb!r}{_meant(verb, VERBS)}", USAGE)
+        raise Failure(f"cannot understand the command: there is no verb {verb!r}{_meant(verb, VERBS)}\n"
+                      "Try 'crtrctl --help'.", USAGE)
     module = import_module(f"crtrd.cli.{VERBS[verb].module}")
     parser = _parser(VERBS[verb])
     module.build(parser, verb)

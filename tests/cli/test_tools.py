@@ -48,6 +48,7 @@ def test_version_and_log_level(cli):
 def test_near_misses_of_verbs_options_and_crons(cli):
     cli.run("arm", "tick", "--every", "1h", "--", "true")
     assert "Did you mean status?" in cli.run("statsu", status=2).stderr
+    assert "Try 'crtrctl --help'." in cli.run("frobnicate", status=2).stderr
     assert "Did you mean --timezone?" in cli.run("arm", "x", "--timezoen", "UTC", "--", "true", status=2).stderr
     assert "Did you mean tick?" in cli.run("show", "tikc", status=4).stderr
 
