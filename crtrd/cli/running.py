@@ -61,6 +61,12 @@ def _occurrence(session: Session, occurrence: str) -> View:
     return view if isinstance(view, dict) else {}
 
 
+def _tell_what_for(session: Session, occurrence: View) -> None:
+    """Nothing has started: whoever waits for it, perhaps for long, is told what it waits for."""
+    if occurrence.get("status") == "pending" and occurrence.get("detail") and not session.out.quiet:
+        session.complain(f"Queued {session.options.name}: {occurrence['detail']}")
+
+
 def _why(occurrence: View) -> str:
     words = f"is {occurrence.get('status') or 'nowhere'}"
     words += f" ({occurrence['reason']})" if occurrence.get("reason") else ""
@@ -68,6 +74,8 @@ def _why(occurrence: View) -> str:
 
 
 def _wait(session: Session, occurrence: str, runs: list[str]) -> int:
+    if not runs:
+        _tell_what_for(session, _occurrence(session, occurrence))
     try:
         heard = _stream(session, runs[0]) if len(runs) == 1 else None
         found = _await(session, occurrence, runs)

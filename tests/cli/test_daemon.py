@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import select
 import subprocess
 import sys
 import time
@@ -36,7 +37,7 @@ class Heard:
     def until(self, word):
         end = time.monotonic() + 20
         while word not in self.text:
-            assert time.monotonic() < end
+            assert select.select([self.control], [], [], max(end - time.monotonic(), 0))[0], self.text
             self.text += os.read(self.control, 4096)
 
     def end(self):
@@ -74,6 +75,15 @@ def test_the_level_holds_and_the_output_of_a_settled_run_is_kept(crtrd):
     crtrd.ctl("run", "quiet", "--wait", check=False)
     crtrd.wait_for(lambda: "quiet: run" in crtrd.said())
     assert crtrd.ctl("run", "quiet", "--wait", check=False).stdout == "out\n"
+
+
+def test_who_waits_for_what_cannot_start_is_told_what_for(crtrd):
+    crtrd.ctl("arm", "waiting", "--", "true")
+    crtrd.ctl("drain")
+    heard = Heard(crtrd, "waiting")
+    heard.until(b"Queued waiting: waits until crtrd is undrained")
+    crtrd.ctl("undrain")
+    assert heard.end() == 0
 
 
 def test_edit_changes_what_the_daemon_keeps(crtrd, tmp_path):
