@@ -24,7 +24,7 @@ from crtrd.loop.reactor import Reactor
 ROOM = 64
 """Messages in a box; a tenth of what the usual buffer holds (socket(7), wmem_default)."""
 SPARE = 1
-"""Empty boxes that are kept for the next runs."""
+"""Empty boxes of this life that are kept for the next runs. One of an earlier life goes with its last run."""
 LINGER = 1_000_000
 """Microseconds that descriptors of a run that is over may stay."""
 LONGEST = 256
@@ -48,6 +48,7 @@ class Box:
         self.name, self.end, self.entrance = name, end, entrance
         self.owners: deque[str] = deque()
         self.over: set[str] = set()
+        self.inherited = False
         self.waiting: list[Callable[[], None]] | None = []
         """Who waits until the manager has it; None once it has."""
         for each in (end, entrance):
@@ -185,7 +186,9 @@ class Boxes:
 
     def _tidy(self) -> None:
         """Let go of the empty boxes that are too many."""
-        for box in [box for box in self._boxes if not box.owners][SPARE:]:
+        empty = [box for box in self._boxes if not box.owners]
+        own = [box for box in empty if not box.inherited]
+        for box in [box for box in empty if box not in own[:SPARE]]:
             self._boxes.remove(box)
             for name, _ in _ends(box):
                 self._descriptors.drop(name)
@@ -200,7 +203,7 @@ class Boxes:
                 found[0].close()
                 continue
             box = Box(name, *found)
-            box.waiting = None
+            box.waiting, box.inherited = None, True
             self._boxes.append(box)
             for owner, fds in box.take_up().items():
                 self._where[owner] = box
@@ -208,6 +211,7 @@ class Boxes:
                     _close(list(fds.values()))
                 else:
                     stored[owner] = fds
+        self._tidy()
         return stored
 
 

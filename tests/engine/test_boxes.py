@@ -189,7 +189,8 @@ def test_a_life_that_ends_while_it_takes_a_box_up_loses_nothing(store, life, run
     found = life()
     assert list(found.stored) == [owner_of(1)]
     found.drop(owner_of(1))
-    assert not found._boxes[0].owners
+    assert not found._boxes
+    assert not store.kept
 
 
 def test_the_boxes_go_over_a_reexecution(store, life, run):
@@ -200,6 +201,20 @@ def test_the_boxes_go_over_a_reexecution(store, life, run):
     assert after.stored.keys() == {owner_of(5)}
     after.drop(owner_of(5))
     assert life().stored == {}
+
+
+def test_of_an_earlier_life_nothing_stays(store, life, run):
+    """So the store is empty again after a crash, once its runs have ended."""
+    keep(life(), *run(5)[:2])
+    after = life()
+    after.drop(owner_of(5))
+    assert not store.kept
+    boxes = life()
+    keep(boxes, *run(6)[:2])
+    boxes.drop(owner_of(6))
+    assert store.kept, "the spare one"
+    life()
+    assert not store.kept
 
 
 def test_half_a_box_is_nothing(store, life, run):
