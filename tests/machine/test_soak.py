@@ -68,7 +68,8 @@ def unobserved(machine, seen):
 
 def test_kills_on_a_real_systemd(machine, tmp_path):
     machine.write("/etc/crtrd/crtrd.toml", 'idle_grace = "1h"\n')
-    machine.run("systemctl restart crtrd.service; mkdir /root/marks")
+    machine.write("/etc/systemd/system/crtrd.service.d/soon.conf", "[Service]\nRestartSec=200ms\n")
+    machine.run("systemctl daemon-reload; systemctl restart crtrd.service; mkdir /root/marks")
     for name, (period, script, _) in CRONS.items():
         machine.run(["crtrctl", "arm", name, "--every", f"{period}s", "--catch-up", "all", "--overlap", "allow",
                      "--on-failure", "continue", "--shell", f"{MARK.format(file=f'/root/marks/{name}')}; {script}"])
