@@ -4,7 +4,8 @@
 #   make deb    dist/crtrd_VERSION_all.deb
 #   make bench  the benchmarks beside the peers, in a machine with a real systemd (as root; 25 minutes)
 #   make fuzz   hostile input for as long as FUZZ= examples take (20000 for each target)
-#   make soak   kills a daemon SOAK_KILLS=1000 times and looks for what is lost (half an hour)
+#   make soak   kills a daemon SOAK_KILLS=1000 times and looks for what is lost; as root then one on a machine of each
+#               release, too (half an hour each)
 #   make lint   ruff, mypy, import-linter
 # TESTS= narrows `make test`, as in: make test TESTS="tests/core -k overlap"
 # ROWS= narrows `make bench`, as in: make bench ROWS="P3 P7"
@@ -38,6 +39,7 @@ bench: setup-bench
 
 soak: setup-test
 	$(PY) -m tests.faults.soak
+	@[ "$$(id -u)" -ne 0 ] || CRTRD_MACHINE_KILLS=$${SOAK_KILLS:-1000} $(PY) -m pytest -m "" -s tests/machine/test_soak.py
 
 lint: setup-lint
 	$(PY) -m ruff check .

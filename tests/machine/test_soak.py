@@ -1,7 +1,7 @@
 """The soak on a real systemd: kills, restarts and re-executions at random, then the checker of tests/faults.
 
-CRTRD_MACHINE_KILLS=5 how often, CRTRD_MACHINE_MINUTES how long at most; figures of longer runs are in
-docs/reliability.md.
+CRTRD_MACHINE_KILLS=5 how often (`make soak`: SOAK_KILLS=1000), CRTRD_MACHINE_MINUTES how long at most; figures of
+longer runs are in docs/reliability.md.
 """
 
 import os
@@ -16,7 +16,7 @@ KILLS = int(os.environ.get("CRTRD_MACHINE_KILLS", "5"))
 MINUTES = float(os.environ.get("CRTRD_MACHINE_MINUTES", "1e9"))
 SECOND = 1_000_000
 CRONS = {
-    **{f"tick{number}": (1, "echo tick", b"tick\n") for number in range(6)},
+    **{f"tick{number}": (1, "echo tick", b"tick\n") for number in range(9)},
     "fail": (2, "echo failing; exit 3", b"failing\n"),
     "long": (3, "echo begin; sleep 2.5; echo end", b"begin\nend\n"),
 }
