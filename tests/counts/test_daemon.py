@@ -13,6 +13,7 @@ import pytest
 
 from tests.counts.strace import start_below_strace
 from tests.instance import Instance
+from tests.proc import switches
 
 pytestmark = pytest.mark.process
 
@@ -90,15 +91,9 @@ def test_nothing_happens_while_nothing_is_due(crtrd):
 
 def quiet(pid):
     """Context switches of all threads within two seconds. The first second after a start is not a quiet one."""
-    before = switches_of(pid)
+    before = switches(pid)
     time.sleep(2)
-    return switches_of(pid) - before
-
-
-def switches_of(pid):
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]
-    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+    return switches(pid) - before
 
 
 def modules(code, *words):

@@ -19,6 +19,7 @@ from crtrd.core.idle import may_leave
 from crtrd.ledger.store import Store
 from tests.delivery.conftest import Receiver
 from tests.instance import Instance
+from tests.proc import of_process
 
 pytestmark = pytest.mark.process
 FAIL = "echo out; exit 1"
@@ -94,18 +95,14 @@ def test_a_sink_that_hangs_holds_up_nobody_and_dies_with_the_daemon(tmp_path, re
         helpers = helper_pids(crtrd)
         assert len(helpers) == 2  # the helper, and its attempt
         crtrd.kill()
-        crtrd.wait_for(lambda: not [pid for pid in helpers if Path(f"/proc/{pid}/cmdline").exists()
-                                    and Path(f"/proc/{pid}/cmdline").read_bytes()], 5)
+        crtrd.wait_for(lambda: not [pid for pid in helpers if of_process(pid, "cmdline")], 5)
 
 
 def helper_pids(crtrd):
     parent = str(crtrd.daemon.pid)
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
+        words = of_process(int(folder.name), "cmdline").split(b"\0")
         if b"crtrd.delivery.send" in b" ".join(words) and parent.encode() in words:
             found.append(int(folder.name))
     return found
@@ -193,9 +190,8 @@ def test_secrets_stand_in_no_event_list_error_or_process_list(tmp_path, receiver
         crtrd.wait_for(lambda: len(outbox(crtrd)) >= 3)
         crtrd.ctl("resume", "job")
         crtrd.wait_for(lambda: len(receiver.seen) >= 2)
-        helpers = [Path(f"/proc/{pid}") for pid in helper_pids(crtrd)]
-        seen = b"".join((each / "cmdline").read_bytes() + (each / "environ").read_bytes() for each in helpers)
-        assert helpers
+        seen = b"".join(of_process(pid, "cmdline") + of_process(pid, "environ") for pid in helper_pids(crtrd))
+        assert b"crtrd.delivery.send" in seen
         shown = [crtrd.ctl(*words, check=False) for words in (
             ("list",), ("outbox",), ("outbox", "--json"), ("escalations", "--json"), ("inbox", "--all"), ("status",),
             ("runs", "--json"), ("occurrences", "job", "--json"), ("status", "job"), ("next", "job"),

@@ -16,6 +16,7 @@ from crtrd.loop.clock import Clock
 from crtrd.loop.reactor import Reactor
 from tests.delivery.conftest import job
 from tests.instance import Instance
+from tests.proc import of_process
 
 pytestmark = pytest.mark.process
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -159,11 +160,7 @@ def test_what_is_late_is_killed_with_all_its_children(reactor, tmp_path, leaves)
 def ended(pid):
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                if file.read().rpartition(")")[2].split()[0] == "Z":
-                    return True
-        except FileNotFoundError:
+        if of_process(pid, "stat").rpartition(b") ")[2][:1] in {b"", b"Z", b"X"}:
             return True
         time.sleep(0.02)
     return False

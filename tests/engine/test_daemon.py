@@ -10,11 +10,11 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from tests.instance import Instance
+from tests.proc import switches
 
 pytestmark = pytest.mark.process
 
@@ -31,12 +31,6 @@ def settings(crtrd, text):
 
 def marks(file):
     return file.read_text().split() if file.exists() else []
-
-
-def switches(pid):
-    texts = [(task / "status").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
-    lines = [line for text in texts for line in text.splitlines()]
-    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
 
 def test_an_external_clock_serves_requests_only(crtrd, tmp_path):

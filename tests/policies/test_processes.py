@@ -10,6 +10,7 @@ import pytest
 
 from tests.instance import PROJECT, Instance
 from tests.policies.calling import cancel_as
+from tests.proc import of_process
 
 SETTINGS = 'clock = "internal"\nmax_runs_at_once = 8\n[pools]\none = 1\n'
 COUNT = ("echo start $$ >> {log}; trap 'echo end $$ >> {log}; exit 0' TERM; "
@@ -374,7 +375,4 @@ def test_a_one_shot_lost_by_a_crash_is_paused_and_never_fired_again(tmp_path):
 
 
 def status_of(pid):
-    try:
-        return Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return "\nState:\tZ"
+    return of_process(pid, "status").decode() or "\nState:\tZ"

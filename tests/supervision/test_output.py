@@ -6,11 +6,11 @@ import resource
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from crtrd.core.events import RunEnded
+from tests.proc import of_process
 from tests.supervision.conftest import is_alive, wait_for
 
 pytestmark = pytest.mark.process
@@ -37,7 +37,7 @@ def test_a_grandchild_with_the_pipe_does_not_hold_the_run(room, command):
 def _end(text):
     """A survivor that nobody could reach is ended here, by its pid and only if it is one of ours."""
     pid = int(text.split()[0])
-    if is_alive(pid) and b"CRTR_RUN_ID=" in Path(f"/proc/{pid}/environ").read_bytes():
+    if is_alive(pid) and b"CRTR_RUN_ID=" in of_process(pid, "environ"):
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not is_alive(pid))
 
