@@ -116,8 +116,19 @@ class OutputLog:
         return read
 
     def end(self, run_id: str) -> None:
+        """Its last lines pass by what waits of others: once its end is durable, no later life hands them out again.
+
+        Those of a flood still wait their turns, and a kill within these costs the log some of them.
+        """
         ended = self._runs.pop(run_id, None)
-        for write in ended.followers if ended else ():
+        if ended is None:
+            return
+        last = [piece for piece in self._waiting if piece.fields is ended.fields]
+        if sum(len(piece.lines) for piece in last) <= AT_ONCE:
+            for piece in last:
+                self._journal.output(piece.name, piece.stream, piece.lines, piece.fields)
+            self._waiting = deque(piece for piece in self._waiting if piece.fields is not ended.fields)
+        for write in ended.followers:
             os.close(write)
 
     def _pass_on(self, to: _Line, lines: list[bytes]) -> None:

@@ -129,6 +129,19 @@ def test_a_flood_goes_to_the_journal_over_many_turns_in_order_and_whole(written)
     assert written.taken() == [b"few"]
 
 
+def test_the_last_lines_of_a_run_do_not_wait_behind_a_flood_of_another(written):
+    """Its end is recorded next, and a life that is killed after that would leave them unwritten for ever."""
+    other = RUN.__class__(**{name: getattr(RUN, name) for name in RUN.__slots__} | {"id": "s" * 32})
+    written.log.begin(RUN)
+    written.log.begin(other)
+    written.log.lines(RUN.id, "stdout", [b"%d" % n for n in range(8)])
+    assert written.log.lines(other.id, "stdout", [b"other"]) is True
+    written.log.end(other.id)
+    assert written.taken() == [b"0", b"1", b"2", b"3", b"other"]
+    written.turn()
+    assert written.taken() == [b"4", b"5", b"6", b"7"]
+
+
 def test_what_waits_is_written_before_the_daemon_ends(written):
     written.log.begin(RUN)
     written.log.lines(RUN.id, "stdout", [b"%d" % n for n in range(8)])
