@@ -6,6 +6,7 @@ the refusal of a reading verb, so that there is no member a stranger learns anyt
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from jeepney import HeaderFields
@@ -203,7 +204,8 @@ class Dispatcher:
         return self._ask(answer, caller, verb, (node.id,), lambda view: then(read(view_of(view))))
 
     def _managed_objects(self, answer: Answer, node: Node, caller: Caller) -> None:
-        Managed(self._control, self._soon, answer, caller, root=node.kind is Kind.ROOT).begin()
+        ask = partial(self._ask, answer, caller)
+        Managed(self._control, self._soon, ask, answer, caller, root=node.kind is Kind.ROOT).begin()
 
 
 def _members(kind: Kind) -> dict[tuple[str | None, str], tuple[Interface, Member]]:

@@ -10,7 +10,7 @@ from crtrd import names
 from crtrd.control.access import Caller
 from crtrd.control.verbs import Control
 from crtrd.dbus import objects
-from crtrd.dbus.answer import ERRORS, MESSAGE_MOST, TRANSLATION_FAULTS, Answer
+from crtrd.dbus.answer import ERRORS, MESSAGE_MOST, Answer
 from crtrd.dbus.interface import Interface
 from crtrd.dbus.manager import MANAGER, page_of
 from crtrd.dbus.objects import RUNS_KEPT
@@ -22,16 +22,19 @@ CRONS_A_TURN = 100
 """Ten milliseconds or so."""
 SIGNATURE = "a{oa{sa{sv}}}"
 Properties = dict[str, Variant]
+Ask = Callable[[str, tuple[object, ...], Callable[[object], None]], None]
 
 
 class Managed:
     """One answer. `begin` once; `root`: the manager's own object is below the object that was asked."""
 
     def __init__(
-        self, control: Control, soon: Callable[[Callable[[], None]], None], answer: Answer, caller: Caller, *,
-        root: bool,
+        self, control: Control, soon: Callable[[Callable[[], None]], None], ask: Ask, answer: Answer, caller: Caller,
+        *, root: bool,
     ) -> None:
-        self._control, self._soon, self._answer, self._caller, self._root = control, soon, answer, caller, root
+        """`ask` answers what is refused, by itself."""
+        self._control, self._soon, self._ask = control, soon, ask
+        self._answer, self._caller, self._root = answer, caller, root
         self._found = Growing(SIGNATURE)
 
     def begin(self) -> None:
@@ -70,17 +73,3 @@ class Managed:
         properties: Callable[[Mapping[str, object]], Properties],
     ) -> None:
         self._found.add({path(str(view["id"])): {interface.name: properties(view)} for view in views})
-
-    def _ask(self, verb: str, arguments: tuple[object, ...], then: Callable[[object], None]) -> None:
-        def reply(value: object) -> None:
-            if isinstance(value, RequestError):
-                return self._answer.refuse(value)
-            try:
-                return then(value)
-            except TRANSLATION_FAULTS as fault:
-                return self._answer.fail(fault)
-
-        try:
-            self._control.call(verb, arguments, self._caller, reply)
-        except RequestError as refusal:
-            self._answer.refuse(refusal)

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from crtrd.engine.descriptors import Descriptors
+from crtrd.loop.openfiles import close_all
 from crtrd.loop.reactor import Reactor
 
 ROOM = 64
@@ -84,7 +85,7 @@ class Box:
                 return found
             owner, *kinds = message.decode("ascii").split()
             if not kinds or owner in found:  # a mark, or a copy, of a life that ended while it did this
-                _close(fds)
+                close_all(fds)
             else:
                 socket.send_fds(self.entrance, [message], fds)
                 self.owners.append(owner)
@@ -101,7 +102,7 @@ class Box:
         try:
             socket.send_fds(self.entrance, [message], fds)
         finally:
-            _close(fds)
+            close_all(fds)
         self.owners.append(self.owners[0])
 
     def _look(self) -> tuple[bytes, list[int]]:
@@ -208,7 +209,7 @@ class Boxes:
             for owner, fds in box.take_up().items():
                 self._where[owner] = box
                 if owner in stored:
-                    _close(list(fds.values()))
+                    close_all(fds.values())
                 else:
                     stored[owner] = fds
         self._tidy()
@@ -224,8 +225,3 @@ def _safe(box: Box) -> None:
     waiting, box.waiting = box.waiting or [], None
     for kept in waiting:
         kept()
-
-
-def _close(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)

@@ -1,10 +1,13 @@
-"""How many descriptors the process may have: a live run takes eight, and the usual 1024 would be used up by some 120.
+"""Open descriptors: closed many at a time, and how many the process may have.
 
-The daemon takes what it may have, the hard limit; processes that it starts get back what it was started with, as a
-soft limit beyond 1024 breaks programs that use select(2) (systemd.exec(5), LimitNOFILE=).
+A live run takes eight, and the usual 1024 would be used up by some 120. The daemon takes what it may have, the hard
+limit; processes that it starts get back what it was started with, as a soft limit beyond 1024 breaks programs that use
+select(2) (systemd.exec(5), LimitNOFILE=).
 """
 
+import os
 import resource
+from collections.abc import Iterable
 
 _given: list[tuple[int, int]] = []
 
@@ -15,6 +18,12 @@ def take_all() -> None:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         _given[:] = [(soft, hard)]
+
+
+def close_all(fds: Iterable[int]) -> None:
+    """Descriptors that are the caller's."""
+    for fd in fds:
+        os.close(fd)
 
 
 def give_back(pid: int = 0) -> None:

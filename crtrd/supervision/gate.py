@@ -71,7 +71,7 @@ class Spawner:
             try:
                 owned.append(memory_file("crtrd-request", message))
             except OSError:
-                _close(owned)
+                openfiles.close_all(owned)
                 raise
             message = b"@"
         self.tokens.add(plan.run_id)
@@ -140,7 +140,7 @@ class Spawner:
                 self._die()
                 return
             self._unsent.popleft()
-            _close(fds)
+            openfiles.close_all(fds)
 
     def _ready(self, events: int) -> None:
         if self._control is None:
@@ -172,7 +172,7 @@ class Spawner:
             self._control.close()
             self._control = None
         while self._unsent:
-            _close(self._unsent.popleft()[1])
+            openfiles.close_all(self._unsent.popleft()[1])
 
 
 def memory_file(name: str, data: bytes) -> int:
@@ -245,8 +245,3 @@ def _await_end(pidfd: int) -> None:
         has_ended(pidfd, LAST_WAIT)
     with contextlib.suppress(ChildProcessError):  # the child of an earlier life is init's now
         os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
-
-
-def _close(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)

@@ -13,6 +13,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 import sdnotify
 
 from crtrd.loop.clock import Clock
+from crtrd.loop.openfiles import close_all
 from crtrd.loop.reactor import OUT, Reactor
 from crtrd.values import dataclass
 
@@ -111,15 +112,14 @@ class Notifier:
 
     def _tell(self, message: str, fds: Sequence[int] = (), sent: Callable[[], None] = lambda: None) -> bool:
         message.encode("ascii")  # sdnotify would send Latin-1; whatever is not ASCII here is a bug
-        told = False
-        if not self._unsent:  # in order: what is to be dropped may still wait to be stored
-            try:
-                told = self._send(message, fds)
-            except BlockingIOError:
-                return self._keep(message, fds, sent)
-            sent()
-            return told
-        return self._keep(message, fds, sent)
+        if self._unsent:  # in order: what is to be dropped may still wait to be stored
+            return self._keep(message, fds, sent)
+        try:
+            told = self._send(message, fds)
+        except BlockingIOError:
+            return self._keep(message, fds, sent)
+        sent()
+        return told
 
     def _send(self, message: str, fds: Sequence[int]) -> bool:
         """Raises BlockingIOError where there is no room and a loop that can wait for it."""
@@ -143,7 +143,7 @@ class Notifier:
         try:
             copies.extend(os.dup(fd) for fd in fds)
         except OSError:  # no descriptors left: a run that a crash may cost its output, rather than none
-            _close(copies)
+            close_all(copies)
             sent()
             return False
         self._unsent.append(_Unsent(message, copies, sent))
@@ -159,7 +159,7 @@ class Notifier:
             except BlockingIOError:
                 return
             self._unsent.popleft()
-            _close(first.fds)
+            close_all(first.fds)
             first.sent()
         self._forget_unsent()
 
@@ -167,7 +167,7 @@ class Notifier:
         if self._reactor is not None and self._notifier is not None:
             self._reactor.unwatch(self._notifier.socket.fileno())
         while self._unsent:
-            _close(self._unsent.popleft().fds)
+            close_all(self._unsent.popleft().fds)
 
 
 def _connect() -> sdnotify.SystemdNotifier | None:
@@ -193,11 +193,6 @@ def _line(text: str) -> str:
     """One line of printable ASCII."""
     shown = " ".join(text.split()).encode("ascii", "backslashreplace").decode("ascii")
     return "".join(letter if letter.isprintable() else "?" for letter in shown)[:STATUS_LIMIT]
-
-
-def _close(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)
 
 
 def _fd_name(name: str) -> str:

@@ -5,7 +5,7 @@ import pytest
 from tests.faults import soak
 from tests.faults.checker import MARK, marks, output_violations, violations
 from tests.faults.keeper import KeptInstance
-from tests.instance import Instance
+from tests.instance import DEADLINE, Instance
 
 pytestmark = pytest.mark.process
 
@@ -20,22 +20,31 @@ def test_killed_between_an_end_and_its_record_the_next_life_tells_it(tmp_path):
     with KeptInstance(tmp_path / "home") as crtrd:
         crtrd.start(crash_at="ended.before", wait=False)
         crtrd.wait_for(crtrd.ready.is_set)
-        crtrd.ctl("arm", "job", "--on-failure", "continue", "--shell", "echo out; sleep 0.5; exit 3")
+        arm_job(crtrd, "echo out; sleep 0.5; exit 3")
         crtrd.ctl("run", "job")
         crtrd.wait_for(lambda: crtrd.ended)
         crtrd.start()
-        crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE phase = 'ended'"))
-        assert crtrd.rows("SELECT result, exit_code, stdout_head FROM runs") == [("exit-code", 3, b"out\n")]
+        assert heads_at_the_end(crtrd) == [("exit-code", 3, b"out\n")]
         (run,) = crtrd.rows("SELECT id FROM runs")[0]
         crtrd.wait_for(lambda: not [name for name in crtrd.stored if run in name])
         assert crtrd.stop() == 0
+
+
+def arm_job(crtrd, script):
+    crtrd.ctl("arm", "job", "--on-failure", "continue", "--shell", script)
+
+
+def heads_at_the_end(crtrd, within=DEADLINE):
+    """Of the runs, once one of them has ended."""
+    crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE phase = 'ended'"), within)
+    return crtrd.rows("SELECT result, exit_code, stdout_head FROM runs")
 
 
 def test_a_busy_manager_costs_no_output(tmp_path):
     """A run is held until its descriptors are on their way; the daemon answers meanwhile."""
     with KeptInstance(tmp_path / "home") as crtrd:
         crtrd.start()
-        crtrd.ctl("arm", "job", "--on-failure", "continue", "--shell", "echo out; sleep 600")
+        arm_job(crtrd, "echo out; sleep 600")
         with crtrd.busy():
             crtrd.ctl("run", "job")
             crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE phase = 'starting'"))
@@ -46,19 +55,17 @@ def test_a_busy_manager_costs_no_output(tmp_path):
         crtrd.kill()
         crtrd.start()
         crtrd.ctl("cancel", "job", "--kill")
-        crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE phase = 'ended'"))
-        assert crtrd.rows("SELECT stdout_head FROM runs") == [(b"out\n",)]
+        assert [head for _, _, head in heads_at_the_end(crtrd)] == [b"out\n"]
         assert crtrd.stop() == 0
 
 
 def test_a_manager_that_never_listens_again_keeps_nothing_from_running(tmp_path):
     with KeptInstance(tmp_path / "home") as crtrd:
         crtrd.start()
-        crtrd.ctl("arm", "job", "--on-failure", "continue", "--shell", "echo out")
+        arm_job(crtrd, "echo out")
         with crtrd.busy():
             crtrd.ctl("run", "job")
-            crtrd.wait_for(lambda: crtrd.rows("SELECT 1 FROM runs WHERE phase = 'ended'"), 30)
-            assert crtrd.rows("SELECT result, stdout_head FROM runs") == [("success", b"out\n")]
+            assert heads_at_the_end(crtrd, 30) == [("success", 0, b"out\n")]
             assert crtrd.stop() == 0
 
 
